@@ -7,6 +7,7 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -70,6 +71,9 @@ type Replica struct {
 	MaxRuns int
 	// FollowerOnly: it never leads (scheduler.WithFollowerOnly).
 	FollowerOnly bool
+	// Lent holds its declarations of jobs that the leader lacks, by name, in a group whose runs are spread. The
+	// leader plans these jobs, too. Package scheduler writes and reads the texts.
+	Lent map[string]string
 }
 
 // Presence says whether the database sees a replica, by its connection, session or
@@ -228,8 +232,9 @@ func (r Roster) differences(replicas []Replica) Differences {
 	for _, x := range replicas {
 		for name, hash := range x.Jobs {
 			switch led, ok := leader.Jobs[name]; {
-			case !ok:
+			case !ok && x.Lent[lender(name)] == "":
 				notLed[name] = true
+			case !ok:
 			case led != hash:
 				rescheduled[name] = true
 			}
@@ -237,6 +242,9 @@ func (r Roster) differences(replicas []Replica) Differences {
 	}
 	return Differences{slices.Sorted(maps.Keys(notLed)), slices.Sorted(maps.Keys(rescheduled))}
 }
+
+// lender is the job that is lent where a job of that name is planned: a job, or that whose shards it has.
+func lender(name string) string { return strings.TrimSuffix(name, ShardsOf("")) }
 
 // SortReplicas puts replicas into the order of a [Roster].
 func SortReplicas(replicas []Replica) {

@@ -38,6 +38,7 @@ type spread struct {
 func newSpread(t *term) *spread {
 	m, changed := t.sessions, make(signal, 1)
 	m.s.crew.OnChange(changed.give)
+	m.s.borrow()
 	s := &spread{choice: newChoice(), wakes: newWakes(), db: m.db, crew: m.s.crew, changed: changed}
 	s.doubt(keeper.HeldOf(t.ctx))
 	return s
@@ -45,6 +46,7 @@ func newSpread(t *term) *spread {
 
 // crewChanged takes in that replicas have come, leave, or are gone.
 func (t *term) crewChanged() {
+	t.sessions.s.borrow()
 	t.seeCrew()
 	t.reader.soon()
 	t.launchReady()

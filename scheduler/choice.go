@@ -150,7 +150,7 @@ func (t *term) canHave(e *entry) func(crew.Member) bool {
 			return false
 		}
 		if m.Owner == t.holder.Owner {
-			return !e.IsRemoved()
+			return !e.IsRemoved() && !e.job.borrowed
 		}
 		_, has := m.Told.Jobs[e.job.Name]
 		if _, divides := m.Told.Jobs[jobs.ShardsOf(e.job.Name)]; !has || divides {

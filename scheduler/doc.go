@@ -67,5 +67,5 @@
 //     away.go (what is assigned to replicas), choice.go (to which), run.go, inhand.go, slots.go and keys.go (what may start), standing.go (its end), follow.go,
 //     notify.go, failover.go, writer.go (its statements), attempt.go (the job itself), shards.go, wake.go (signals)
 //   - what these share: prune.go, term.go, entry.go (a job), env.go (what never changes), skips.go, running.go,
-//     heartbeat.go, sentinel.go, mode.go, list.go, signal.go
+//     heartbeat.go, sentinel.go, mode.go, lend.go (jobs that the leader lacks), list.go, signal.go
 package scheduler

@@ -26,6 +26,9 @@ type list struct {
 	moved   signal // the same for what runs everywhere
 	given   signal // the same for what is assigned to this replica
 	observe func() // is called after each change
+
+	lent     map[string]string // what other replicas lend, and
+	borrowed []*declared       // what is planned of it: see lend.go
 }
 
 // declared is one declaration of a job: a job that is replaced has another one.
@@ -36,6 +39,7 @@ type declared struct {
 	hash     jobs.ScheduleHash
 	provided bool      // by the provider
 	shards   *declared // the job of its shards; nil: it has none
+	borrowed bool      // only other replicas have it
 	onEach   bool      // its runs are the shards of a job that runs everywhere: each is for one replica
 }
 

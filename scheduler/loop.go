@@ -30,7 +30,7 @@ func newTerm(ctx context.Context, held election.Term, s *Scheduler, as role) *te
 		t.spread = newSpread(t)
 	}
 	t.wrote = newWriter(t)
-	for _, job := range t.roll.list.jobs() {
+	for _, job := range t.planned() {
 		e := newEntry(t.holder.Group, job)
 		t.roll.entries[job.Name] = e
 		t.roll.order = append(t.roll.order, e)

@@ -32,7 +32,7 @@ func (t *term) relist() {
 	if t.stage.ends() {
 		return
 	}
-	all := t.roll.list.jobs()
+	all := t.planned()
 	now := t.now()
 	wanted := make(map[string]bool, len(all))
 	late := false // a schedule has to wait
@@ -89,6 +89,14 @@ func (t *term) relist() {
 	case late:
 		t.after(lateFor, t.relisted)
 	}
+}
+
+// planned are the jobs of the term.
+func (t *term) planned() []*declared {
+	if t.role == assigns {
+		return t.roll.list.planned()
+	}
+	return t.roll.list.jobs()
 }
 
 // list puts a job into the term's list, with a declaration that the ledger has.
@@ -175,7 +183,7 @@ func (t *term) takeIn(changed relisted, snapshot jobs.Snapshot) {
 		return
 	}
 	now := map[string]*declared{}
-	for _, d := range t.roll.list.jobs() {
+	for _, d := range t.planned() {
 		now[d.Name] = d
 	}
 	for _, d := range changed {

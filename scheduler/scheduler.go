@@ -248,6 +248,7 @@ func New(db store.Jobs, group string, options ...Option) (*Scheduler, error) {
 		if s.sessions, err = newSessions(s, set.Election); err != nil {
 			return nil, err
 		}
+		s.roster.Lends = s.lends
 		s.roster.Told, s.roster.Seen = s.sessions.wakeLeader, s.crew.Look
 	} else { // it watches the sessions of when the group was spread, if it finds any
 		set.Election.Keeper.Sessions = true

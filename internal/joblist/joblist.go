@@ -26,8 +26,9 @@ const (
 	partBytes = 256 << 10
 )
 
-// equals tells what a replica says beside its jobs: no job has it in its name. A label is an entry such as disk=ssd, how many runs it has
-// at a time are the entry of this sign alone, and that it never leads is the entry of two.
+// equals tells what a replica says beside its jobs: no job has it in its name. A label is an entry such as disk=ssd,
+// how many runs it has at a time are the entry of this sign alone, and that it never leads is the entry of two. A job
+// that it lends is an entry such as =name=text.
 const equals = "="
 
 // Encode returns the parts of what a replica tells, at least one.
@@ -44,6 +45,9 @@ func Encode(r jobs.Replica) [][]byte {
 	}
 	if r.FollowerOnly {
 		list[equals+equals] = 0
+	}
+	for name, text := range r.Lent {
+		list[equals+name+equals+text] = 0
 	}
 	var parts [][]byte
 	var part []byte
@@ -106,7 +110,13 @@ func told(r *jobs.Replica, list map[string]jobs.ScheduleHash) {
 			r.MaxRuns = int(min(is, math.MaxInt32))
 		case entry == equals+equals:
 			r.FollowerOnly = true
-		case key != "":
+		case key == "":
+			name, text, _ := strings.Cut(value, equals)
+			if r.Lent == nil {
+				r.Lent = map[string]string{}
+			}
+			r.Lent[name] = text
+		default:
 			if r.Labels == nil {
 				r.Labels = jobs.Labels{}
 			}

@@ -8,7 +8,7 @@ func Fill(roster *jobs.Roster, known jobs.Roster, read func(jobs.Replica) (map[s
 	var filled []jobs.Replica
 	for _, r := range roster.Replicas {
 		if was, ok := known.Find(r.Owner); ok && was.List == r.List {
-			r.Jobs, r.Labels, r.MaxRuns, r.FollowerOnly = was.Jobs, was.Labels, was.MaxRuns, was.FollowerOnly
+			r.Jobs, r.Labels, r.MaxRuns, r.FollowerOnly, r.Lent = was.Jobs, was.Labels, was.MaxRuns, was.FollowerOnly, was.Lent
 		} else {
 			list, err := read(r)
 			if err != nil {

@@ -74,7 +74,7 @@ func (s *Store) Roster(ctx context.Context, group string, _ jobs.Roster) (jobs.R
 		roster.Leader = l.Owner
 	}
 	for _, r := range s.replicas[group] {
-		r.Jobs = maps.Clone(r.Jobs)
+		r.Jobs, r.Lent = maps.Clone(r.Jobs), maps.Clone(r.Lent)
 		if r.Owner != roster.Leader {
 			r.SetPresence(s.present[term{group, store.ReplicaToken(r.Owner)}] != nil)
 		}

@@ -136,11 +136,28 @@ func (w *world) Declare(ctx context.Context, h store.Holder, declared []store.De
 		}
 	}
 	if r := w.replicas[h.Owner]; r != nil {
+		if h.Assigns {
+			w.lent(r)
+		}
 		for _, j := range r.release.jobs {
 			b.declared[j.Name] = j.Complete()
 		}
 	}
 	return nil
+}
+
+// lent keeps how other replicas declare the jobs that a leader lacks, which it plans as the one does that began last.
+func (w *world) lent(leader *replica) {
+	all := slices.SortedFunc(maps.Values(w.replicas), func(a, b *replica) int { return a.began.Compare(b.began) })
+	for _, r := range all {
+		if r.mode && !r.dead {
+			for _, j := range r.release.jobs {
+				if w.rows.declared[j.Name].Name == "" || !slices.ContainsFunc(leader.release.jobs, func(own jobs.Job) bool { return own.Name == j.Name }) {
+					w.rows.declared[j.Name] = j.Complete()
+				}
+			}
+		}
+	}
 }
 
 // Load implements [store.Ledger].

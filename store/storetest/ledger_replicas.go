@@ -49,7 +49,7 @@ var replicaCases = []ledgerCase{
 
 	{"replicas/a replica tells its labels and slots", func(e *ledgerEnv) {
 		s := e.openReplicas()
-		told := jobs.Replica{Owner: alice, List: 1, Jobs: map[string]jobs.ScheduleHash{report: 1}, Labels: jobs.Labels{"disk": "ssd", "zone": "a"}, MaxRuns: 7, FollowerOnly: true}
+		told := jobs.Replica{Owner: alice, List: 1, Jobs: map[string]jobs.ScheduleHash{report: 1}, Labels: jobs.Labels{"disk": "ssd", "zone": "a"}, MaxRuns: 7, FollowerOnly: true, Lent: map[string]string{"new": "a=\x00\xff", "old": ""}}
 		e.ok(s.Enlist(e.ctx(), group, told), "Enlist")
 		e.tell(s, bob, 1, "", report)
 		known := e.rosterOf(s, 2)
@@ -57,9 +57,9 @@ var replicaCases = []ledgerCase{
 		e.ok(err, "Roster")
 		for _, r := range []jobs.Roster{known, again} {
 			got, _ := r.Find(alice)
-			e.equal(fmt.Sprint(got.Labels, got.MaxRuns, got.FollowerOnly, len(got.Jobs)), fmt.Sprint(told.Labels, 7, true, 1), "what a replica has told")
+			e.equal(fmt.Sprint(got.Labels, got.MaxRuns, got.FollowerOnly, len(got.Jobs), got.Lent), fmt.Sprint(told.Labels, 7, true, 1, told.Lent), "what a replica has told")
 			got, _ = r.Find(bob)
-			e.equal(fmt.Sprint(got.Labels, got.MaxRuns, got.FollowerOnly, len(got.Jobs)), fmt.Sprint(jobs.Labels(nil), 0, false, 1), "what a replica without labels has told")
+			e.equal(fmt.Sprint(got.Labels, got.MaxRuns, got.FollowerOnly, len(got.Jobs), got.Lent), fmt.Sprint(jobs.Labels(nil), 0, false, 1, map[string]string(nil)), "what a replica without labels has told")
 		}
 	}},
 

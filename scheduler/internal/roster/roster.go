@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -49,8 +50,10 @@ type Config struct {
 	// FollowerOnly: it never leads.
 	FollowerOnly bool
 	Jobs         func() map[string]jobs.ScheduleHash
-	Log          *zap.Logger
-	Timeout      time.Duration // of a statement
+	// Lends is what this replica tells of jobs that are not among those of the leader ([jobs.Replica].Lent). Nil: nothing.
+	Lends   func(leader map[string]jobs.ScheduleHash) map[string]string
+	Log     *zap.Logger
+	Timeout time.Duration // of a statement
 	// Told is called after this replica has told of new jobs, or for the first time, and Seen after each look.
 	Told, Seen func()
 }
@@ -64,6 +67,7 @@ type Roster struct {
 
 	list  uint64 // that was told last
 	told  map[string]jobs.ScheduleHash
+	lent  map[string]string
 	said  string // the differences that the log has
 	unfit string // what the log has of the database
 	fails struct {
@@ -149,6 +153,16 @@ func (r *Roster) tell(ctx context.Context) error {
 			return err
 		}
 	}
+	if lent := r.lends(roster); !maps.Equal(lent, r.lent) {
+		r.list, r.lent = r.list+1, lent
+		if err := r.enlist(ctx); err != nil {
+			r.told = nil
+			return err
+		}
+		if roster, err = r.look(ctx); err != nil {
+			return err
+		}
+	}
 	r.compare(roster)
 	if roster.Leader == r.Owner {
 		r.recheck(ctx)
@@ -161,6 +175,15 @@ func (r *Roster) tell(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// lends is what this replica has to tell of the jobs that the leader lacks, or had told before, while there is none.
+func (r *Roster) lends(roster jobs.Roster) map[string]string {
+	leader, ok := roster.Find(roster.Leader)
+	if r.Lends == nil || !ok {
+		return r.lent
+	}
+	return r.Lends(leader.Jobs)
 }
 
 func sameJobs(a, b map[string]jobs.ScheduleHash) bool {
@@ -177,7 +200,10 @@ func sameJobs(a, b map[string]jobs.ScheduleHash) bool {
 
 func (r *Roster) enlist(ctx context.Context) error {
 	err := r.bounded(ctx, func(ctx context.Context) error {
-		return r.DB.Enlist(ctx, r.Group, jobs.Replica{Owner: r.Owner, Version: r.Version, List: r.list, Jobs: r.told, Labels: r.Labels, MaxRuns: r.MaxRuns, FollowerOnly: r.FollowerOnly})
+		return r.DB.Enlist(ctx, r.Group, jobs.Replica{
+			Owner: r.Owner, Version: r.Version, List: r.list, Jobs: r.told, Labels: r.Labels, MaxRuns: r.MaxRuns,
+			FollowerOnly: r.FollowerOnly, Lent: r.lent,
+		})
 	})
 	if err == nil && r.Told != nil {
 		r.Told()

@@ -1,0 +1,129 @@
+package scheduler_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cronlease/cronlease/event"
+	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/scheduler"
+)
+
+// The leader plans jobs that it lacks, as the replicas that have them declare them: in a deployment, no tick of a new
+// job or of an old one waits for a leader that has it.
+func TestJobsThatTheLeaderLacks(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		of := func(names ...string) (all []jobs.Job) {
+			for _, name := range names {
+				all = append(all, jobs.Job{Name: name, Schedule: jobs.Every(time.Minute)})
+			}
+			return all
+		}
+		var w witness
+		leader, others := c.spreadOver(2, of("both", "old"), w.option())
+		c.until(70 * time.Second)
+		next := c.start(append(of("both", "new"), jobs.Job{Name: "divided", Schedule: jobs.Every(time.Minute), Shards: 2, Do: sleep(time.Second)},
+			jobs.Job{Name: "after", Schedule: jobs.After("new")}), scheduler.WithSpread(), w.option())
+		c.until(3*time.Minute + 10*time.Second)
+		c.wantRows("new", "2m succeeded", "3m succeeded")
+		c.wantRows("after", "2m waiting", "3m waiting") // for a leader that has it
+		c.wantRows("divided", "2m succeeded", "3m succeeded")
+		for _, job := range []string{"new", "divided/shards"} {
+			for _, r := range c.runs(job) {
+				if r.Owner != next.Owner() {
+					t.Errorf("%s ran on %s", job, r.Owner)
+				}
+			}
+		}
+		leader.stop()
+		c.until(5*time.Minute + 10*time.Second)
+		c.wantRows("old", "1m succeeded", "2m succeeded", "3m succeeded", "4m succeeded", "5m succeeded")
+		c.wantRows("new", "2m succeeded", "3m succeeded", "4m succeeded", "5m succeeded")
+		others[0].stop()
+		c.until(7*time.Minute + 10*time.Second)
+		if rows := c.lines("old"); len(rows) != 5 {
+			t.Errorf("nobody has the old job: %q", rows)
+		}
+		if rows := c.lines("new"); len(rows) != 6 {
+			t.Errorf("the new job: %q", rows)
+		}
+		if told := events[event.NoReplica](&w); len(told) != 0 {
+			t.Errorf("told: %+v", told)
+		}
+		if d := next.Health().Differences; d.Any() {
+			t.Errorf("differences %+v", d)
+		}
+	})
+}
+
+// odd is a schedule that other programs cannot read.
+type odd struct{ jobs.Schedule }
+
+func (odd) String() string { return "odd" }
+
+// A job that the leader lacks ends when the last replica that has it removes it. One that the leader cannot plan is a
+// difference, and no other is.
+func TestJobsThatTheLeaderLacksEnd(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		leader, _ := c.spreadOver(2, nil)
+		other := c.start([]jobs.Job{{Name: "job", Schedule: jobs.Every(time.Minute)}, {Name: "odd", Schedule: odd{jobs.Every(time.Minute)}}}, scheduler.WithSpread())
+		c.until(70 * time.Second)
+		c.wantRows("job", "1m succeeded")
+		c.wantRows("odd")
+		if d := leader.Health().Differences; !slices.Equal(d.NotLed, []string{"odd"}) {
+			t.Errorf("differences %+v", d)
+		}
+		roster, err := c.store.Roster(c.Context(), "g", jobs.Roster{})
+		check(t, err)
+		if r, _ := roster.Find(other.Owner()); r.List <= jobs.FirstList || len(r.Lent) != 1 {
+			t.Errorf("it tells %+v", r) // a list that is the same has the same number
+		}
+		check(t, other.Replace(other.doing(jobs.Job{Name: "job", Schedule: jobs.Every(30 * time.Second)})...))
+		c.until(130 * time.Second)
+		c.wantRows("job", "1m succeeded", "1m30s succeeded", "2m succeeded")
+		check(t, other.Remove("job"))
+		c.until(5 * time.Minute)
+		if rows := c.lines("job"); len(rows) != 3 {
+			t.Errorf("%q", rows)
+		}
+	})
+}
+
+// Of several replicas that declare such a job, the leader goes by the one that began last: that of the newer release.
+func TestJobsThatTheLeaderLacksDiffer(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		c.spreadOver(2, nil)
+		for _, every := range []time.Duration{time.Minute, 20 * time.Second, time.Minute} {
+			c.start([]jobs.Job{{Name: "job", Schedule: jobs.Every(every)}}, scheduler.WithSpread())
+			time.Sleep(time.Second)
+		}
+		last := c.start([]jobs.Job{{Name: "job", Schedule: jobs.Every(30 * time.Second)}}, scheduler.WithSpread())
+		c.until(70 * time.Second)
+		c.wantRows("job", "30s succeeded", "1m succeeded")
+		last.stop()
+		c.until(130 * time.Second)
+		c.wantRows("job", "30s succeeded", "1m succeeded", "2m succeeded")
+	})
+}
+
+// The next leader goes on with them, also after a death.
+func TestJobsThatNoLeaderHas(t *testing.T) {
+	for name, leave := range map[string]func(*replica){"killed": (*replica).kill, "stopped": (*replica).stop} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(c *cluster) {
+				leader, _ := c.spreadOver(3, nil)
+				c.start([]jobs.Job{{Name: "job", Schedule: jobs.Every(time.Minute)}}, scheduler.WithSpread(), scheduler.WithFollowerOnly())
+				c.until(10*time.Minute + 10*time.Second)
+				leave(leader)
+				c.until(15*time.Minute + 10*time.Second)
+				c.wantEach("job", time.Minute, 15*time.Minute)
+				for _, r := range c.records("job") {
+					if late := r.Started.Sub(r.Tick); late > 20*time.Second {
+						t.Errorf("%v began %v late", r.Tick, late)
+					}
+				}
+			})
+		})
+	}
+}
