@@ -64,10 +64,15 @@ func (s *Scheduler) lends(leader map[string]jobs.ScheduleHash) map[string]string
 	s.list.mu.Lock()
 	defer s.list.mu.Unlock()
 	for _, d := range s.list.all {
-		if _, has := leader[d.Name]; !has {
-			if text := lend(d.given); text != "" {
-				all[d.Name] = text
-			}
+		if _, has := leader[d.Name]; has {
+			continue
+		}
+		if d.lend == nil { // once: the next text could have the labels in another order
+			text := lend(d.given)
+			d.lend = &text
+		}
+		if *d.lend != "" {
+			all[d.Name] = *d.lend
 		}
 	}
 	return all

@@ -67,7 +67,8 @@ func (odd) String() string { return "odd" }
 func TestJobsThatTheLeaderLacksEnd(t *testing.T) {
 	inBubble(t, func(c *cluster) {
 		leader, _ := c.spreadOver(2, nil)
-		other := c.start([]jobs.Job{{Name: "job", Schedule: jobs.Every(time.Minute)}, {Name: "odd", Schedule: odd{jobs.Every(time.Minute)}}}, scheduler.WithSpread())
+		labels := jobs.Labels{"a": "1", "b": "2", "c": "3", "d": "4", "e": "5"}
+		other := c.start([]jobs.Job{{Name: "job", Schedule: jobs.Every(time.Minute), Prefer: labels}, {Name: "odd", Schedule: odd{jobs.Every(time.Minute)}}}, scheduler.WithSpread())
 		c.until(70 * time.Second)
 		c.wantRows("job", "1m succeeded")
 		c.wantRows("odd")
@@ -76,8 +77,8 @@ func TestJobsThatTheLeaderLacksEnd(t *testing.T) {
 		}
 		roster, err := c.store.Roster(c.Context(), "g", jobs.Roster{})
 		check(t, err)
-		if r, _ := roster.Find(other.Owner()); r.List <= jobs.FirstList || len(r.Lent) != 1 {
-			t.Errorf("it tells %+v", r) // a list that is the same has the same number
+		if r, _ := roster.Find(other.Owner()); r.List != jobs.FirstList+1 || len(r.Lent) != 1 {
+			t.Errorf("it tells %+v", r) // a list that is the same keeps its number
 		}
 		check(t, other.Replace(other.doing(jobs.Job{Name: "job", Schedule: jobs.Every(30 * time.Second)})...))
 		c.until(130 * time.Second)

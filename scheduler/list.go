@@ -39,6 +39,7 @@ type declared struct {
 	hash     jobs.ScheduleHash
 	provided bool      // by the provider
 	shards   *declared // the job of its shards; nil: it has none
+	lend     *string   // what this replica tells of it; nil: it has told nothing yet
 	borrowed bool      // only other replicas have it
 	onEach   bool      // its runs are the shards of a job that runs everywhere: each is for one replica
 }
