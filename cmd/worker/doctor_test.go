@@ -100,7 +100,7 @@ func TestDoctorWell(t *testing.T) {
 		d := doctor(t, "--config", path)
 		if d.code == 0 && strings.Contains(d.text, "2 workers") {
 			d.wants("ok", "leader", "leads since")
-			d.wants("ok", "same jobs", "all workers have the leader's jobs")
+			d.wants("ok", "same jobs", "the leader plans the jobs of all workers")
 			break
 		}
 		if time.Now().After(end) {

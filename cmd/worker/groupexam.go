@@ -145,7 +145,7 @@ func (e *groupExam) replicas() {
 			len(missing), bounded(missing), len(others), bounded(others))
 	}
 	if before == len(e.found) {
-		e.say(store.Good, "all workers have the leader's jobs", "")
+		e.say(store.Good, "the leader plans the jobs of all workers", "")
 	}
 }
 
@@ -199,6 +199,8 @@ func (e *groupExam) fileDifferences() (missing, others []string) {
 			continue
 		}
 		switch hash, ok := leader.Jobs[job.Name]; {
+		case !ok && slices.ContainsFunc(e.roster.Live(), func(r jobs.Replica) bool { return r.Lent[job.Name] != "" }):
+			// The leader of a spread group plans it as that worker declares it.
 		case !ok:
 			missing = append(missing, job.Name)
 		case hash != jobs.HashSchedule(job.Schedule.String()):
