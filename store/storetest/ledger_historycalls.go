@@ -33,7 +33,7 @@ func (h *history) draw() historyCall {
 	calls := []func() historyCall{
 		h.claim, h.claim, h.claim, h.claim, h.move, h.move, h.move, h.move, h.trigger, h.trigger, h.request, h.request, h.cancel,
 		func() historyCall { return h.takeOver(h.owner()) }, h.session,
-		func() historyCall { return h.declare(h.holder(), h.declared()) },
+		func() historyCall { return h.declare(h.declarer(), h.declared()) }, h.switches,
 		h.passOver, h.prune, h.gone, h.forget, h.note,
 	}
 	return rapid.SampledFrom(calls).Draw(h.random, "call")()
@@ -73,10 +73,11 @@ type historyHolder struct {
 	owner   string
 	session bool // the holder has a session: the term may be one of those
 	assigns bool
+	cluster string
 }
 
 func (h historyHolder) on(s *side) store.Holder {
-	of := store.Holder{Group: s.group, Owner: h.owner, Token: s.tokens[h.term], Assigns: h.assigns}
+	of := store.Holder{Group: s.group, Owner: h.owner, Token: s.tokens[h.term], Assigns: h.assigns, Cluster: h.cluster}
 	if h.session {
 		of.Session = store.SessionGroup(h.owner)
 	}
@@ -97,6 +98,15 @@ func (h *history) holder() historyHolder { return h.holderOf(false) }
 func (h *history) claimer() historyHolder {
 	of := h.holder()
 	of.assigns = h.spreads && rapid.Bool().Draw(h.random, "assigns")
+	return of
+}
+
+// declarer is a claimer, which may know its cluster.
+func (h *history) declarer() historyHolder {
+	of := h.claimer()
+	if of.assigns {
+		of.cluster = rapid.SampledFrom([]string{"", "one", "another"}).Draw(h.random, "cluster")
+	}
 	return of
 }
 
@@ -172,9 +182,18 @@ func (h *history) begin(text string, term historyTerm, group func(*side) string)
 }
 
 func (h *history) declare(of historyHolder, declared []store.Declared) historyCall {
-	return historyCall{fmt.Sprintf("Declare of term %d %+v", of.term, declared), func(s *side) (any, error) {
+	return historyCall{fmt.Sprintf("Declare of %+v %+v", of, declared), func(s *side) (any, error) {
 		return nil, s.Declare(s.ctx, of.on(s), declared)
 	}, true}
+}
+
+// switches gives the group a mode.
+func (h *history) switches() historyCall {
+	if !h.spreads {
+		return h.note()
+	}
+	on := rapid.Bool().Draw(h.random, "spread")
+	return historyCall{fmt.Sprintf("SetSpread %t", on), func(s *side) (any, error) { return nil, s.spreads.SetSpread(s.ctx, s.group, on) }, true}
 }
 
 func (h *history) declared() []store.Declared {
