@@ -100,7 +100,7 @@ func (c *campaign) loop(ctx context.Context) error {
 				}
 				c.handover.passIdle()
 				c.appear(ctx)
-				c.meet(ctx)
+				wait = c.meet(ctx, wait)
 			}
 			c.await(ctx, wait)
 		}
@@ -173,14 +173,18 @@ func (c *campaign) announce(ctx context.Context, held *keeper.Held) {
 	c.handover.announce(ctx, held.Token(), held.Server())
 }
 
-// meet notes whether the leader is connected, for when it is not any more.
-func (c *campaign) meet(ctx context.Context) {
+// meet notes whether the leader is connected, for when it is not any more. It returns after what time to look again: a
+// leader shows that it is connected once it has the lease, and replicas that start with it may look before that.
+func (c *campaign) meet(ctx context.Context, wait time.Duration) time.Duration {
 	if c.working == nil {
-		return
+		return wait
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.timing.AttemptTimeout)
 	defer cancel()
-	c.handover.meet(ctx, *c.candidate.Reading())
+	if n := c.handover.meet(ctx, *c.candidate.Reading()); n > 0 && n <= 3 {
+		return min(wait, c.timing.TTL/30<<n) // after 1, 3 and 7 s, by the default TTL
+	}
+	return wait
 }
 
 // follow records the present leader.

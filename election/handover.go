@@ -29,6 +29,8 @@ type handover struct {
 	started   time.Time
 	notBefore time.Time
 	seen      present // the term that was last found present
+	missed    present // the term that was last found not to be, and
+	misses    int     // how often
 }
 
 // present is a term whose leader was connected to a server.
@@ -95,21 +97,27 @@ func (h *handover) hide(ctx context.Context) {
 	}
 }
 
-// meet notes whether the leader in a reading is present. It asks once for each term,
-// unless its leader is absent.
-func (h *handover) meet(ctx context.Context, r store.Reading) {
+// meet notes whether the leader in a reading is present. It asks once for each term, unless its leader is absent: then
+// it returns how often that was so.
+func (h *handover) meet(ctx context.Context, r store.Reading) (misses int) {
 	p, ok := h.signal.(store.PresenceSignal)
 	if !ok || r.Lease == nil || r.Lease.Owner == "" || r.Lease.Released {
-		return
+		return 0
 	}
 	leader := present{r.Lease.Token, r.Server}
 	if leader == h.seen {
-		return
+		return 0
 	}
 	h.seen = present{} // a leader hides from its first server once it has met another one
 	if there, server, err := p.Present(ctx, leader.token); err == nil && there && server == leader.server {
 		h.seen = leader
+		return 0
 	}
+	if leader != h.missed {
+		h.missed, h.misses = leader, 0
+	}
+	h.misses++
+	return h.misses
 }
 
 // left reports whether the leader of a term was present on the server and is not any

@@ -50,6 +50,25 @@ func TestTakeoverOfIdleLeader(t *testing.T) {
 	})
 }
 
+// Replicas that start together may read the lease before its new holder has shown that it is there. They look again.
+func TestTakeoverOfALeaderThatWasSeenEarly(t *testing.T) {
+	for _, late := range []time.Duration{0, 20 * time.Millisecond, 500 * time.Millisecond, 3 * time.Second} {
+		t.Run(late.String(), func(t *testing.T) {
+			inBubble(t, func(c *cluster) {
+				all := []jobs.Job{{Name: "job", Schedule: jobs.Every(time.Second)}}
+				first := c.startOn(func(l *link) { l.delay["Acquire"], l.delay["Take"] = late, late }, all)
+				second := c.start(all)
+				c.until(8*time.Second + 500*time.Millisecond)
+				first.kill()
+				c.until(8*time.Second + 500*time.Millisecond + noHeartbeat)
+				if !second.leads() {
+					t.Errorf("%+v", second.State())
+				}
+			})
+		})
+	}
+}
+
 // When the process of a leader dies in the middle of a run, that job waits until the
 // run is over for certain, and all others until a heartbeat is overdue.
 func TestTakeoverOfWorkingLeader(t *testing.T) {
