@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/internal/ledgerrows"
+	"github.com/cronlease/cronlease/internal/sqlscan"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
 	rule "github.com/cronlease/cronlease/store/ledger"
@@ -179,25 +180,38 @@ func (l *ledger) summarize(ctx context.Context, c *conn, group string) (snapshot
 		return j, err
 	})
 	if err == nil {
-		snapshot.Server, snapshot.Paused, snapshot.Opened = c.Server.Identity, own[0].Paused, own[0].opened()
-		if c.Server.ManyWriters() {
-			snapshot.Cluster = "galera"
-		}
+		own[0].tell(c, &snapshot)
 	}
 	return snapshot, own, err
 }
 
+// tell puts what the group's own row says, and who has answered, into a snapshot.
+func (j jobRow) tell(c *conn, snapshot *jobs.Snapshot) {
+	snapshot.Server, snapshot.Paused, snapshot.Opened = c.Server.Identity, j.Paused, j.opened()
+	if c.Server.ManyWriters() {
+		snapshot.Cluster = "galera"
+	}
+}
+
 // Open implements [store.Spreads].
 func (l *ledger) Open(ctx context.Context, group, owner string) (snapshot jobs.Snapshot, err error) {
-	query := l.sql.openRuns.Render(group)
+	query := l.sql.open.Render(group, group, group, group)
 	if owner != "" {
-		query = l.sql.openOf.Render(group, owner)
+		query = l.sql.openOf.Render(group, group, group, group, owner)
 	}
 	err = l.do(ctx, mysqlconn.Read, "load open runs", func(ctx context.Context, c *conn) error {
-		if snapshot, _, err = l.summarize(ctx, c, group); err != nil {
-			return err
+		var own jobRow
+		none := false
+		snapshot.Open, err = rowsOf(ctx, c, query, func(rows *sql.Rows) (jobs.Record, error) {
+			r, there, err := runFields.scanOuter(rows, (*at)(&snapshot.Now), &snapshot.Changes,
+				&own.Schedule, (*at)(&own.ScheduleSince), (*sqlscan.Bool)(&own.Paused))
+			none = !there
+			return r.Record, err
+		})
+		if none {
+			snapshot.Open = nil
 		}
-		snapshot.Open, err = records(ctx, c, query)
+		own.tell(c, &snapshot)
 		return err
 	})
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 // States are numbers here: 1 is Running, 2 is Waiting, and above 2 they are over.
 type ledgerQueries struct {
 	declare, hasFence                               sqltext.Query
-	summary, jobs, openRuns, openOf, changes        sqltext.Query
+	summary, jobs, openRuns, open, openOf, changes  sqltext.Query
 	claim, extend, refused, readRuns                sqltext.Query
 	move, movable, keepAttempts, dropAttempts       sqltext.Query
 	follow, followClaim, passOver, passOverAttempts sqltext.Query
@@ -36,6 +36,15 @@ const (
 	micros = `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))`
 
 	presentOf = `COALESCE({epoch} + INTERVAL NULLIF(v.present, 0) MICROSECOND, UTC_TIMESTAMP(6))`
+
+	// open reads open runs, with what summary says of the group, so that a replica has its runs in one journey.
+	open = `
+SELECT r.grp IS NOT NULL, ` + micros + `, ` + changesOf + `,
+	COALESCE(j.schedule, _binary''), TIMESTAMPDIFF(MICROSECOND, '1970-01-01', j.schedule_since), COALESCE(j.paused, 0), {run fields}
+FROM (SELECT 1) one LEFT JOIN {job} j ON j.grp = ? AND j.name = _binary''
+LEFT JOIN {run} r FORCE INDEX (by_state) ON r.grp = ? AND r.state IN (1, 2)`
+	byTick = `
+ORDER BY r.tick, r.job, r.trigger_id`
 
 	// isNoted says that a term has noted itself in the group's row before.
 	isNoted = `(v.name = _binary'' AND SUBSTRING_INDEX({job}.schedule, _binary' ', 1) = SUBSTRING_INDEX(v.schedule, _binary' ', 1))`
@@ -160,9 +169,8 @@ FROM {job} j WHERE j.grp = ? AND j.name > _binary''`),
 		openRuns: sql(`
 SELECT {run fields} FROM {run} r FORCE INDEX (by_state) WHERE r.grp = ? AND r.state IN (1, 2)
 ORDER BY r.tick, r.job, r.trigger_id`),
-		openOf: sql(`
-SELECT {run fields} FROM {run} r FORCE INDEX (by_state) WHERE r.grp = ? AND r.state IN (1, 2) AND r.owner = ?
-ORDER BY r.tick, r.job, r.trigger_id`),
+		open:   sql(open + byTick),
+		openOf: sql(open + ` AND r.owner = ?` + byTick),
 
 		// IGNORE leaves rows alone that are there already. It would also hide
 		// that a value was cut, so values are checked before. LAST_INSERT_ID
