@@ -66,7 +66,8 @@ type RunAssigned struct {
 	Over bool
 }
 
-// NoReplica says that the runs of a job wait, since no replica of the group can have them: none that stays has the job, and the labels that it wants.
+// NoReplica says that the runs of a job wait, since no replica of the group can have them: none that stays has the job,
+// and the labels that it wants.
 type NoReplica struct {
 	Header
 	Job string
@@ -77,8 +78,8 @@ type NoReplica struct {
 	Over bool
 }
 
-// JobFails says whether the last run of a job has failed, by the ledger, where that has changed. The leader of a group whose runs are spread
-// tells it, within half a minute of the end of a run, for the runs of all replicas.
+// JobFails says whether the last run of a job has failed, by the ledger, where that has changed. The leader of a group
+// whose runs are spread tells it, within half a minute of the end of a run, for the runs of all replicas.
 type JobFails struct {
 	Header
 	Job   string

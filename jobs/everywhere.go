@@ -34,8 +34,8 @@ func (j Job) ValidateIn(spread bool) error {
 
 const notEverywhere = " does not apply to a job that runs everywhere: "
 
-// checkAlone reports what a job cannot have that each replica runs by itself: it has no ledger, so nothing is known of its ticks and runs but what
-// goes on.
+// checkAlone reports what a job cannot have that each replica runs by itself: it has no ledger, so nothing is known of
+// its ticks and runs but what goes on.
 func (j Job) checkAlone(refuse func(is bool, format string, values ...any)) {
 	switch Base(j.Schedule).(type) {
 	case AfterSchedule:

@@ -69,17 +69,19 @@ type Job struct {
 	History History
 	// Everywhere runs the job on each replica. It is for what is local to a machine, such as a cache that is to be filled.
 	//
-	// In a group whose runs are spread (scheduler.WithSpread), each run is divided as one with Shards is, with a part for each replica that
-	// lives when it begins, has the job and the labels of On: at most [MaxShards]. A part runs on its replica alone, also when it is tried again. One whose
-	// replica is gone before it has begun is skipped, and does not count as a failure. So the job has a history, and can be triggered, paused and
-	// cancelled. Prefer and Sticky do not apply.
+	// In a group whose runs are spread (scheduler.WithSpread), each run is divided as one with Shards is, with a part
+	// for each replica that lives when it begins, has the job and the labels of On: at most [MaxShards]. A part runs on
+	// its replica alone, also when it is tried again. One whose replica is gone before it has begun is skipped, and
+	// does not count as a failure. So the job has a history, and can be triggered, paused and cancelled. Prefer and
+	// Sticky do not apply.
 	//
-	// In any other group each replica runs the job by itself, leader or not: without the lease and the ledger, by its own clock, also
-	// while the database is away. A run never overlaps the one before on that replica; ticks that come meanwhile, or that a replica misses,
-	// are not made up for. FixedRate and FixedDelay count from when Run begins, or from when the job is added after that. A run of the
-	// leader that goes on when the job becomes such a job is not waited for. Timeout, Retry and Jitter apply. What needs the ledger
-	// does not, and is an error ([Job.ValidateIn]); the job cannot be triggered, paused or cancelled. Its runs have no token ([Run.Token] is
-	// zero), and fenced work refuses them.
+	// In any other group each replica runs the job by itself, leader or not: without the lease and the ledger, by its
+	// own clock, also while the database is away. A run never overlaps the one before on that replica; ticks that come
+	// meanwhile, or that a replica misses, are not made up for. FixedRate and FixedDelay count from when Run begins, or
+	// from when the job is added after that. A run of the leader that goes on when the job becomes such a job is not
+	// waited for. Timeout, Retry and Jitter apply. What needs the ledger does not, and is an error ([Job.ValidateIn]);
+	// the job cannot be triggered, paused or cancelled. Its runs have no token ([Run.Token] is zero), and fenced work
+	// refuses them.
 	Everywhere bool
 	// ConcurrencyKey is the name of a member of the arguments, such as "customer": of the runs that have the same value there, one goes on
 	// at a time, and the others wait, also where other runs of the job overlap ([OverlapAllow], which it needs). Runs without arguments, or
@@ -91,16 +93,17 @@ type Job struct {
 	// Prefer are labels that the replica should have, in such a group: of those that can have the run now, one with the most of them gets
 	// it, and only then the one with the fewest runs. Nil: none.
 	Prefer Labels
-	// Sticky has the runs of the job go to one replica in such a group, for what it keeps between them, such as a cache: of those that Prefer
-	// leaves, always the same, as long as it can have them. When a replica comes, it gets few such jobs of others; when one goes or is full, its jobs go
-	// to different others. A retry goes elsewhere.
+	// Sticky has the runs of the job go to one replica in such a group, for what it keeps between them, such as a
+	// cache: of those that Prefer leaves, always the same, as long as it can have them. When a replica comes, it gets
+	// few such jobs of others; when one goes or is full, its jobs go to different others. A retry goes elsewhere.
 	Sticky bool
-	// Shards divides each run into so many parts, at most [MaxShards]. Each part is a run of its own, of the job that [ShardsOf] names, and Do
-	// learns from [Run].Shard which one it is. In a group whose runs are spread, replicas do them at the same time. A run of the job
-	// itself takes no slot. It begins with its parts and ends when all of them have ended. It has failed unless each has succeeded, and what follows
-	// the job, or tells of it, goes by that. Schedule, Jitter, Misfire, CatchUp, Overlap, LockAtLeastFor and PauseAfter are of the whole; Timeout, Retry,
-	// Recover, Priority, Pool, On and Prefer of each part. Cancelling the whole cancels its parts. Runs that have begun keep the number that they
-	// began with. Zero: the runs are not divided.
+	// Shards divides each run into so many parts, at most [MaxShards]. Each part is a run of its own, of the job that
+	// [ShardsOf] names, and Do learns from [Run].Shard which one it is. In a group whose runs are spread, replicas do
+	// them at the same time. A run of the job itself takes no slot. It begins with its parts and ends when all of them
+	// have ended. It has failed unless each has succeeded, and what follows the job, or tells of it, goes by that.
+	// Schedule, Jitter, Misfire, CatchUp, Overlap, LockAtLeastFor and PauseAfter are of the whole; Timeout, Retry,
+	// Recover, Priority, Pool, On and Prefer of each part. Cancelling the whole cancels its parts. Runs that have begun
+	// keep the number that they began with. Zero: the runs are not divided.
 	Shards int
 	// About says what the job does, for people who look at it, such as its command line.
 	// Nothing goes by it. It must hold no secrets: the page shows it. Empty: nothing.
@@ -131,7 +134,8 @@ type Run struct {
 	// Previous is how the attempt before this one ended: of the same run, also under
 	// an earlier term. Its State is zero for the first attempt.
 	Previous Previous
-	// Shard is which part of Shards parts this is, from 0, for a job with [Job].Shards, or one with Everywhere where runs are spread. Else both are zero.
+	// Shard is which part of Shards parts this is, from 0, for a job with [Job].Shards, or one with Everywhere where
+	// runs are spread. Else both are zero.
 	Shard, Shards int
 	// Missed counts the ticks right before this one that it stands for; from
 	// 10,000 on it means that at least so many were missed.

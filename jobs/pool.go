@@ -8,15 +8,17 @@ import (
 	"github.com/cronlease/cronlease/internal/names"
 )
 
-// Pool limits the runs of a whole group, of all jobs that are in it: how many go on at a time, and how many begin in a time. The leader counts
-// them, also over a change of leader, and a run that finds the pool full waits as one does that finds no slot ([Job].Priority). All jobs of
-// a pool should have the same limits: each of them waits for its own. The zero value is no pool.
+// Pool limits the runs of a whole group, of all jobs that are in it: how many go on at a time, and how many begin in a
+// time. The leader counts them, also over a change of leader, and a run that finds the pool full waits as one does that
+// finds no slot ([Job].Priority). All jobs of a pool should have the same limits: each of them waits for its own. The
+// zero value is no pool.
 type Pool struct {
 	Name string
 	// Limit is how many runs go on at a time. Zero: any number, which Starts has to bound then.
 	Limit int
-	// Starts is how many attempts may begin in any time of the length Per, from 1 s to a day, by the instants of their starts in the database.
-	// Zero: any number. A leader that takes over counts the last 1000 runs of each job, and the attempts at a run as if all had begun with the last.
+	// Starts is how many attempts may begin in any time of the length Per, from 1 s to a day, by the instants of their
+	// starts in the database. Zero: any number. A leader that takes over counts the last 1000 runs of each job, and the
+	// attempts at a run as if all had begun with the last.
 	Starts int
 	Per    time.Duration
 }

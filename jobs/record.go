@@ -38,8 +38,8 @@ type Record struct {
 	Details
 }
 
-// RunToken is [Run].Token of the newest attempt: what a receiver of tokens has of it. In a group whose runs are spread it is not Token, which
-// is that of the replica's session.
+// RunToken is [Run].Token of the newest attempt: what a receiver of tokens has of it. In a group whose runs are spread
+// it is not Token, which is that of the replica's session.
 func (r Record) RunToken() uint64 { return cmp.Or(r.Fencing, r.Token) }
 
 // Details are what the ledger keeps of a run and compares nowhere: stores keep them as one text.
@@ -133,7 +133,8 @@ func (s Snapshot) Unassigned() (all []Record) {
 	return all
 }
 
-// RunsOf is how many runs each replica of a group that is spread was assigned, by its owner: those that go on, and those that it is to begin.
+// RunsOf is how many runs each replica of a group that is spread was assigned, by its owner: those that go on, and
+// those that it is to begin.
 func (s Snapshot) RunsOf() map[string]int {
 	of := map[string]int{}
 	for _, r := range s.Open {

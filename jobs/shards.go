@@ -11,7 +11,8 @@ import (
 // MaxShards is how many parts the runs of a job are divided into at most ([Job].Shards, and Everywhere where runs are spread).
 const MaxShards = triggers.MaxShards
 
-// ShardsOf is the name of the job that has the parts of a job's runs ([MaxShards]). The ledger knows it, and so do the page and the metrics.
+// ShardsOf is the name of the job that has the parts of a job's runs ([MaxShards]). The ledger knows it, and so do the
+// page and the metrics.
 func ShardsOf(job string) string { return job + "/shards" }
 
 // ShardsSchedule is the schedule of the job that [ShardsOf] names: its runs are started by those of the job.

@@ -22,10 +22,11 @@ func Healthz(s *scheduler.Scheduler) http.Handler {
 	return healthOf(s.Health, func(h scheduler.Health) bool { return !h.Started || h.Stuck == nil }, "ok", "stuck")
 }
 
-// Readyz answers whether the group does its work, as far as this replica can tell: 200
-// if it can use the database, and some replica leads and claims the ticks that are due, which a
-// follower reads in the ledger within a minute; otherwise 503, also while the group is paused because its ledger has gone back, and for the moment between two leaders. It is for readiness probes and monitoring, and not
-// for liveness probes: a restart does not bring a database back. Its answers are as those of [Healthz].
+// Readyz answers whether the group does its work, as far as this replica can tell: 200 if it can use the database, and
+// some replica leads and claims the ticks that are due, which a follower reads in the ledger within a minute; otherwise
+// 503, also while the group is paused because its ledger has gone back, and for the moment between two leaders. It is
+// for readiness probes and monitoring, and not for liveness probes: a restart does not bring a database back. Its
+// answers are as those of [Healthz].
 func Readyz(s *scheduler.Scheduler) http.Handler {
 	return healthOf(s.Health, func(h scheduler.Health) bool { return h.Started && h.Err() == nil && seesLeader(h) }, "ready", "not ready")
 }

@@ -52,8 +52,8 @@ func (t *term) crewChanged() {
 	t.launchReady()
 }
 
-// assign gives a run to a replica. False: no replica can have it now. One that still stands under a replica which is gone is taken from it, so
-// that the ledger says that nobody has it.
+// assign gives a run to a replica. False: no replica can have it now. One that still stands under a replica which is
+// gone is taken from it, so that the ledger says that nobody has it.
 func (t *term) assign(r *run) bool {
 	if r.lacksReplicas() {
 		t.tellNone(r.entry, false)
@@ -72,7 +72,8 @@ func (t *term) assign(r *run) bool {
 	return true
 }
 
-// give has the ledger assign a run to a replica, or to none. A run that another one was given keeps its room meanwhile: that one may start it still.
+// give has the ledger assign a run to a replica, or to none. A run that another one was given keeps its room meanwhile:
+// that one may start it still.
 func (t *term) give(r *run, to store.Assignee) {
 	t.goAway(r, &away{to: to, given: time.Now()})
 	m := move(r.record, jobs.Waiting, r.record.Error)

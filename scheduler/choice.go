@@ -42,9 +42,11 @@ func (t *term) mayAssign() bool {
 }
 
 // choose is the replica that a run is given to; false: none can have it now. Of those that can, it is the one with the
-// most labels that the job prefers, then the one that a sticky job has, then the one with the fewest runs for its slots, then rather another one than the leader, and then
-// the one that got its last run longest ago. One that does not begin what it has comes last, and before it the one on which the run has failed. While many ticks are being claimed, the
-// replica that got the last run gets more, up to its share of them: so that few statements and few signals concern each.
+// most labels that the job prefers, then the one that a sticky job has, then the one with the fewest runs for its
+// slots, then rather another one than the leader, and then the one that got its last run longest ago. One that does not
+// begin what it has comes last, and before it the one on which the run has failed. While many ticks are being claimed,
+// the replica that got the last run gets more, up to its share of them: so that few statements and few signals concern
+// each.
 func (t *term) choose(r *run) (to store.Assignee, ok bool) {
 	t.spread.full = true
 	if !t.mayAssign() {

@@ -20,12 +20,11 @@ import (
 // a drain. As soon as nothing runs, the lease is released. A lost lease, disagreeing
 // clocks and a part that is stuck leave no time for that. Default: zero.
 //
-// In a group that is spread ([WithSpread]), no other job waits for that. Otherwise the group's other jobs wait for the next leader meanwhile, and their ticks go through
-// the misfire policy. They cannot move earlier: what bounds a run is its term, whose
-// token becomes stale when another replica leads. Its fenced transactions would then be
-// refused, and nothing would keep it from running beside its own next tick. So choose d
-// as long as most runs take, give jobs a Timeout, and those that take longer than the
-// others can wait a group of their own.
+// In a group that is spread ([WithSpread]), no other job waits for that. Otherwise the group's other jobs wait for the
+// next leader meanwhile, and their ticks go through the misfire policy. They cannot move earlier: what bounds a run is
+// its term, whose token becomes stale when another replica leads. Its fenced transactions would then be refused, and
+// nothing would keep it from running beside its own next tick. So choose d as long as most runs take, give jobs a
+// Timeout, and those that take longer than the others can wait a group of their own.
 func WithDrain(d time.Duration) Option { return func(s *settings.Scheduler) { s.Drain = d } }
 
 // leave is called when this replica wants to end its term, and returns when the term

@@ -86,7 +86,8 @@ func TestEachReplica(t *testing.T) {
 	})
 }
 
-// A part whose replica is gone before it begins, or leaves, is skipped, and the run succeeds. One that the replica was running is interrupted.
+// A part whose replica is gone before it begins, or leaves, is skipped, and the run succeeds. One that the replica was
+// running is interrupted.
 func TestEachReplicaThatIsGone(t *testing.T) {
 	for name, test := range map[string]struct {
 		leave func(*replica)
@@ -148,8 +149,8 @@ func TestEachReplicaOverATakeover(t *testing.T) {
 	}
 }
 
-// A part waits for a replica that is busy, also where the database does not hear of that one for a moment. Nobody is told that no replica can
-// have it, which is for others.
+// A part waits for a replica that is busy, also where the database does not hear of that one for a moment. Nobody is
+// told that no replica can have it, which is for others.
 func TestEachReplicaThatIsBusy(t *testing.T) {
 	inBubble(t, func(c *cluster) {
 		var w witness
@@ -182,7 +183,8 @@ func TestEachReplicaThatIsSlow(t *testing.T) {
 	})
 }
 
-// A part that has not begun on a replica which drains, or which has the job no more, is skipped, and does not wait for the end of what runs there.
+// A part that has not begun on a replica which drains, or which has the job no more, is skipped, and does not wait for
+// the end of what runs there.
 func TestEachReplicaThatDrains(t *testing.T) {
 	for name, leave := range map[string]func(*replica){
 		"drains": func(r *replica) { r.cancel() },

@@ -105,7 +105,8 @@ func (t *term) readKey(r *run, known func()) {
 	})
 }
 
-// keyOf is a member of arguments, as JSON that is the same for the same value, however that was written; empty: they have none of that name.
+// keyOf is a member of arguments, as JSON that is the same for the same value, however that was written; empty: they
+// have none of that name.
 func keyOf(args json.RawMessage, name string) string {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(args, &members) != nil || len(members[name]) == 0 {

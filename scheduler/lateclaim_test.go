@@ -105,7 +105,8 @@ func lastOf(c *cluster, want ...bool) {
 	}
 }
 
-// A tick that was handed on before it began, once or twice, has not begun for its start deadline, for a pause, and for the attempts that it may have.
+// A tick that was handed on before it began, once or twice, has not begun for its start deadline, for a pause, and for
+// the attempts that it may have.
 func TestHandedOverBeforeItBegan(t *testing.T) {
 	job := jobs.Job{Name: "a", Schedule: jobs.Every(time.Hour)}
 	for name, test := range map[string]func(*cluster){

@@ -14,8 +14,8 @@ import (
 	"github.com/cronlease/cronlease/store/mysqlstore"
 )
 
-// A job that is added costs the same however many there are: four times as many take four times the memory, where a look at all jobs for each
-// takes sixteen. The test is not parallel, since what others allocate counts.
+// A job that is added costs the same however many there are: four times as many take four times the memory, where a
+// look at all jobs for each takes sixteen. The test is not parallel, since what others allocate counts.
 func TestAddOneByOne(t *testing.T) {
 	allocated := func(n int) float64 {
 		var before, after runtime.MemStats

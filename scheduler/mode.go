@@ -46,8 +46,9 @@ type mode struct {
 	lifted signal                // it may now
 }
 
-// saw takes in what a reading says, and returns why this replica does not lead. away is why a leader that runs all jobs may not lead yet: runs
-// of the time before the switch go on. Meanwhile a replica of that time may lead, so that the group has a leader.
+// saw takes in what a reading says, and returns why this replica does not lead. away is why a leader that runs all jobs
+// may not lead yet: runs of the time before the switch go on. Meanwhile a replica of that time may lead, so that the
+// group has a leader.
 func (m *mode) saw(o jobs.Opened, away error) error {
 	var other error
 	switch {

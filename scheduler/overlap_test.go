@@ -217,7 +217,8 @@ func TestReplaceAtTheStart(t *testing.T) {
 	}
 }
 
-// A tick that replaces one which waits for a slot takes its place among the runs of other jobs: otherwise a busy replica would never run the job.
+// A tick that replaces one which waits for a slot takes its place among the runs of other jobs: otherwise a busy
+// replica would never run the job.
 func TestReplaceKeepsThePlace(t *testing.T) {
 	inBubble(t, func(c *cluster) {
 		all := []jobs.Job{{Name: "job", Schedule: jobs.Every(5 * time.Second), Overlap: jobs.OverlapReplace, Do: sleep(100 * time.Millisecond)}}

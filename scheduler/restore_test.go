@@ -220,8 +220,8 @@ func TestRestoredTwiceOnOneServer(t *testing.T) {
 	}
 }
 
-// One backup is restored again and again, on a server that goes on or is started anew, among changes of leader: until the group is resumed, no
-// tick runs twice.
+// One backup is restored again and again, on a server that goes on or is started anew, among changes of leader: until
+// the group is resumed, no tick runs twice.
 func TestRestoresAtRandom(t *testing.T) {
 	for _, seed := range rounds.Seeds(t, 40) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

@@ -14,9 +14,11 @@ import (
 	"github.com/cronlease/cronlease/store"
 )
 
-// A job with shards ([jobs.Job].Shards), or one that runs everywhere where runs are spread ([jobs.Job].Everywhere), is two jobs in a term.
-// A run of the one that was declared, the whole, is the leader's, in either mode: its start inserts the runs of its shards in the same transaction, and its attempt waits for their ends. The shards are runs of
-// the other job, as any others. When the whole is cut off with its term, the next leader's attempt goes on waiting for the same shards.
+// A job with shards ([jobs.Job].Shards), or one that runs everywhere where runs are spread ([jobs.Job].Everywhere), is
+// two jobs in a term. A run of the one that was declared, the whole, is the leader's, in either mode: its start inserts
+// the runs of its shards in the same transaction, and its attempt waits for their ends. The shards are runs of the
+// other job, as any others. When the whole is cut off with its term, the next leader's attempt goes on waiting for the
+// same shards.
 
 // lacksReplicas reports whether no replica can have a shard of a run that is to begin on each.
 func (r *run) lacksReplicas() bool {
@@ -43,8 +45,8 @@ func (r *run) divide(start *store.Move) (why string) {
 	return ""
 }
 
-// isFor is the session that a shard of a job that runs everywhere was made for: none, if the job had a number of shards then. False: the run that it
-// is a part of is not in hand.
+// isFor is the session that a shard of a job that runs everywhere was made for: none, if the job had a number of shards
+// then. False: the run that it is a part of is not in hand.
 func (t *term) isFor(r *run) (to store.Assignee, ok bool) {
 	i, _ := triggers.ShardOf(r.record.Trigger)
 	whole := t.roll.entries[strings.TrimSuffix(r.record.Job, jobs.ShardsOf(""))]

@@ -295,8 +295,9 @@ func TestDatabaseSetBackBeforeAGap(t *testing.T) {
 	}
 }
 
-// By the worker's clock, no tick is lost where the database's clock was ahead when the job was declared, or when its schedule was changed, and is set
-// right before a gap: whether the next leader comes before the wrong instant or after it.
+// By the worker's clock, no tick is lost where the database's clock was ahead when the job was declared, or when its
+// schedule was changed, and is set right before a gap: whether the next leader comes before the wrong instant or after
+// it.
 func TestDatabaseAheadBeforeAGap(t *testing.T) {
 	for name, schedule := range map[string]jobs.Schedule{"cron": jobs.Cron("0 0 * * * *"), "rate": jobs.FixedRate(time.Hour), "at": jobs.At(year2000(2 * time.Hour))} {
 		for _, ahead := range []time.Duration{3 * time.Hour, 9 * time.Hour} {
@@ -374,7 +375,8 @@ func TestChangedBesideAnotherClock(t *testing.T) {
 	}
 }
 
-// By the worker's clock, a release that changes a schedule loses no tick of the time between the two, also where the clocks differ by less than a second.
+// By the worker's clock, a release that changes a schedule loses no tick of the time between the two, also where the
+// clocks differ by less than a second.
 func TestReleaseBesideASmallSkew(t *testing.T) {
 	for _, skew := range []time.Duration{0, 900 * time.Millisecond, -900 * time.Millisecond, 1100 * time.Millisecond} {
 		for name, leave := range map[string]func(*replica){"killed": (*replica).kill, "stopped": (*replica).stop} {
@@ -397,8 +399,8 @@ func TestReleaseBesideASmallSkew(t *testing.T) {
 	}
 }
 
-// Whatever becomes of the database's clock, and whichever replica leads, each tick has one row: under either clock, as long as the clocks agree to
-// max_skew where that counts.
+// Whatever becomes of the database's clock, and whichever replica leads, each tick has one row: under either clock, as
+// long as the clocks agree to max_skew where that counts.
 func TestRandomStepsOfTheDatabase(t *testing.T) {
 	for _, seed := range rounds.Seeds(t, 40) {
 		for _, by := range []scheduler.Clock{scheduler.WorkerClock, scheduler.DatabaseClock} {

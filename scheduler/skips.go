@@ -12,12 +12,11 @@ import (
 // skipsEvery is how long a job has to skip nothing until it has ceased to.
 const skipsEvery = time.Minute
 
-// skips logs the ticks that a term skips. Thousands of jobs that take longer than
-// their schedules allow would each write a line for every tick. So a job has a line
-// when it begins to skip for a reason, and one when it has not done so for a minute,
-// or the term is over, with what came after the first. Each tick that is claimed as
-// skipped, or lapses, is in exactly one of these lines; one that is replaced while it waits is an event alone. The ledger has one row for the ticks that are skipped one after
-// the other for one reason. The term's loop owns it.
+// skips logs the ticks that a term skips. Thousands of jobs that take longer than their schedules allow would each
+// write a line for every tick. So a job has a line when it begins to skip for a reason, and one when it has not done so
+// for a minute, or the term is over, with what came after the first. Each tick that is claimed as skipped, or lapses,
+// is in exactly one of these lines; one that is replaced while it waits is an event alone. The ledger has one row for
+// the ticks that are skipped one after the other for one reason. The term's loop owns it.
 type skips struct {
 	*env
 	began time.Time // of the present minute; zero: nothing was skipped lately

@@ -69,7 +69,8 @@ func (s *slots) began(of jobs.Pool, at time.Time) {
 	p.starts = slices.Insert(p.starts, i, at)
 }
 
-// startsLeft is how many more runs of a pool may begin now, and if none may, when the next one may, once those that are about to have begun.
+// startsLeft is how many more runs of a pool may begin now, and if none may, when the next one may, once those that are
+// about to have begun.
 func (s *slots) startsLeft(of jobs.Pool, now time.Time) (left int, wait time.Duration) {
 	if of.Starts == 0 {
 		return math.MaxInt, 0

@@ -596,7 +596,8 @@ func TestSpreadRecoversInOrder(t *testing.T) {
 	})
 }
 
-// The statements at rest are linear in the replicas: each sends as few in a large group as in a small one, and none many more than the others.
+// The statements at rest are linear in the replicas: each sends as few in a large group as in a small one, and none
+// many more than the others.
 func TestSpreadManyReplicas(t *testing.T) {
 	t.Parallel()
 	rate := map[int]float64{}

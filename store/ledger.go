@@ -85,8 +85,8 @@ type Ledger interface {
 	// the group is paused, so that a pause which has returned stops the next tick;
 	// it may be claimed as skipped.
 	//
-	// Followers ([Claim].Then) are inserted by the call that inserts the claim's row, in the
-	// same transaction, and not by a repetition. Otherwise they are as those of Move. A call without any stays the one statement that it is.
+	// Followers ([Claim].Then) are inserted by the call that inserts the claim's row, in the same transaction, and not
+	// by a repetition. Otherwise they are as those of Move. A call without any stays the one statement that it is.
 	Claim(ctx context.Context, h Holder, id ClaimID, claims []Claim) ([]Claimed, error)
 
 	// Move changes the state of rows that are still as the move expects them,

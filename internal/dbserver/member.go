@@ -209,8 +209,9 @@ func parsePosition(pattern *regexp.Regexp, text string) position {
 	return position{found[1], number}
 }
 
-// WaitSynced waits until the node takes reads and writes and has caught up with a cluster of so many nodes; 0 stands for
-// any number. A node that was paused learns a moment after Resume that it was thrown out: ask the others first. The error is ErrNotRunning if it does not run, or stops, and the context's if that ends first.
+// WaitSynced waits until the node takes reads and writes and has caught up with a cluster of so many nodes; 0 stands
+// for any number. A node that was paused learns a moment after Resume that it was thrown out: ask the others first. The
+// error is ErrNotRunning if it does not run, or stops, and the context's if that ends first.
 func (s *Server) WaitSynced(ctx context.Context, nodes int) error {
 	s.mu.Lock()
 	running, process, dsn := s.running(), s.process, s.dsn("")

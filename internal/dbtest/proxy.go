@@ -66,8 +66,8 @@ func NewRedisProxy(tb testing.TB, target string) *Proxy {
 	return newProxy(tb, target, true)
 }
 
-// NewZooKeeperProxy is NewProxy for a server of ZooKeeper. To DropReply and DropRequest, a statement is what a client sends in one piece, whose
-// paths are legible.
+// NewZooKeeperProxy is NewProxy for a server of ZooKeeper. To DropReply and DropRequest, a statement is what a client
+// sends in one piece, whose paths are legible.
 func NewZooKeeperProxy(tb testing.TB, target string) *Proxy {
 	tb.Helper()
 	return newProxy(tb, target, true)

@@ -355,13 +355,12 @@ func (p *process) wait() report {
 	return end
 }
 
-// Environment returns the variables of a job: PATH, HOME, USER, LOGNAME, SHELL,
-// LANG, LANGUAGE, LC_*, TZ and TMPDIR as the worker has them, and CRONLEASE_GROUP,
-// CRONLEASE_JOB, CRONLEASE_TICK (RFC 3339, UTC), CRONLEASE_OWNER, CRONLEASE_TOKEN,
-// CRONLEASE_ATTEMPT, CRONLEASE_LAST_ATTEMPT (true or false), CRONLEASE_PREVIOUS_STATE
-// and CRONLEASE_PREVIOUS_ERROR (empty for the first attempt), CRONLEASE_MISSED, CRONLEASE_TRIGGER (0 for a tick of the
-// schedule), CRONLEASE_SHARD and CRONLEASE_SHARDS (0 unless the run is a shard) and CRONLEASE_ARGS (empty unless the run has arguments). These fit: Linux
-// takes a variable of up to 128 KiB.
+// Environment returns the variables of a job: PATH, HOME, USER, LOGNAME, SHELL, LANG, LANGUAGE, LC_*, TZ and TMPDIR as
+// the worker has them, and CRONLEASE_GROUP, CRONLEASE_JOB, CRONLEASE_TICK (RFC 3339, UTC), CRONLEASE_OWNER,
+// CRONLEASE_TOKEN, CRONLEASE_ATTEMPT, CRONLEASE_LAST_ATTEMPT (true or false), CRONLEASE_PREVIOUS_STATE and
+// CRONLEASE_PREVIOUS_ERROR (empty for the first attempt), CRONLEASE_MISSED, CRONLEASE_TRIGGER (0 for a tick of the
+// schedule), CRONLEASE_SHARD and CRONLEASE_SHARDS (0 unless the run is a shard) and CRONLEASE_ARGS (empty unless the
+// run has arguments). These fit: Linux takes a variable of up to 128 KiB.
 func Environment(own []string, run jobs.Run) []string {
 	var env []string
 	for _, variable := range own {

@@ -19,8 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// headlessCommand makes the test program one whose first thread has ended, which /proc shows like a dead process. It has a process group of its
-// own, and says its number.
+// headlessCommand makes the test program one whose first thread has ended, which /proc shows like a dead process. It
+// has a process group of its own, and says its number.
 const headlessCommand = "test-headless"
 
 func init() {

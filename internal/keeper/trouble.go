@@ -20,8 +20,8 @@ const (
 	// troubleFor is how long a failure counts if its task neither fails nor
 	// works again: the task may be over.
 	troubleFor = 2 * time.Minute
-	// troubleMost is how often each kind of failure is logged in a minute: a database that fails and works in turn, as one at the limit of its
-	// memory, is a new trouble each time.
+	// troubleMost is how often each kind of failure is logged in a minute: a database that fails and works in turn, as
+	// one at the limit of its memory, is a new trouble each time.
 	troubleMost = 5
 	// troubleLasts is from when on a trouble is logged though others were before it.
 	troubleLasts = 3 * time.Second

@@ -85,7 +85,8 @@ func TestTroubleIsLoggedOnceAMinute(t *testing.T) {
 	})
 }
 
-// A database that fails and works in turn, as one at the limit of its memory, is told of a few times a minute, and another kind of failure at once.
+// A database that fails and works in turn, as one at the limit of its memory, is told of a few times a minute, and
+// another kind of failure at once.
 func TestTroublesInARow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 // What stands between the token and the cluster, by the mode.
 const spread, gathered = " spread ", " gathered "
 
-// FormatOpened writes the last term that declared its jobs, but for the instant, for stores that keep it as text: the token alone, or with the
-// mode and the cluster. A group is spread if that has " spread " in it.
+// FormatOpened writes the last term that declared its jobs, but for the instant, for stores that keep it as text: the
+// token alone, or with the mode and the cluster. A group is spread if that has " spread " in it.
 func FormatOpened(o jobs.Opened) string {
 	text := strconv.FormatUint(o.Token, 10)
 	switch {

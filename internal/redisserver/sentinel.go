@@ -11,8 +11,8 @@ import (
 	"github.com/cronlease/cronlease/internal/serverprocess"
 )
 
-// NewSentinel returns a sentinel that watches the primary at an address, under that name, and takes it for dead when it has not answered for
-// that long. So many sentinels have to agree. It starts nothing.
+// NewSentinel returns a sentinel that watches the primary at an address, under that name, and takes it for dead when it
+// has not answered for that long. So many sentinels have to agree. It starts nothing.
 func NewSentinel(program, name, primary string, quorum int, downAfter time.Duration) *Server {
 	return newServer(program, nil, func(at serverprocess.Place) (before, after []string, err error) {
 		host, port, err := net.SplitHostPort(primary)

@@ -1,5 +1,5 @@
-// Package serverprocess runs the process of a private server for tests: it has a folder and a port on loopback for as long as it is needed, and
-// ends with the process that started it.
+// Package serverprocess runs the process of a private server for tests: it has a folder and a port on loopback for as
+// long as it is needed, and ends with the process that started it.
 package serverprocess
 
 import (
@@ -42,14 +42,14 @@ type Process struct {
 	ended chan struct{}
 }
 
-// New returns a process that does not run. Command has what is started in a place. Ready is asked every 10 ms until the process with that id
-// answers there: another server may have the port.
+// New returns a process that does not run. Command has what is started in a place. Ready is asked every 10 ms until the
+// process with that id answers there: another server may have the port.
 func New(name string, command func(Place) (*exec.Cmd, error), ready func(ctx context.Context, at Place, pid int) bool) *Process {
 	return &Process{name: name, command: command, ready: ready}
 }
 
-// Find returns the path of a program: what the variable names, or else the first of names that there is. The error is none if there is none,
-// and the reason if what the variable names cannot be used.
+// Find returns the path of a program: what the variable names, or else the first of names that there is. The error is
+// none if there is none, and the reason if what the variable names cannot be used.
 func Find(variable string, names []string, none error) (string, error) {
 	if given := os.Getenv(variable); given != "" {
 		path, err := exec.LookPath(given)

@@ -17,10 +17,10 @@ func (e *busyError) Error() string { return fmt.Sprintf("%v: %s", lease.ErrNotRe
 
 func (e *busyError) Unwrap() error { return lease.ErrNotReady }
 
-// holders find the sessions that have a table, those that have had it longest first. The first query is for servers with
-// performance_schema, which MariaDB does not unless told (docs/upgrading.md); GLOBAL and the like are the locks of FLUSH TABLES WITH READ LOCK and of
-// backups. The second one knows only which transactions have been open longest, in this database first. An account may lack the
-// privilege for each.
+// holders find the sessions that have a table, those that have had it longest first. The first query is for servers
+// with performance_schema, which MariaDB does not unless told (docs/upgrading.md); GLOBAL and the like are the locks of
+// FLUSH TABLES WITH READ LOCK and of backups. The second one knows only which transactions have been open longest, in
+// this database first. An account may lack the privilege for each.
 var holders = []struct {
 	query sqltext.Query
 	sure  bool

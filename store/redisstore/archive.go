@@ -155,8 +155,9 @@ type counting struct {
 	cut    map[string]time.Time
 }
 
-// entries reads the entries of an index in the time of the filter, the newest first, and calls add with some hundred of them at a time. There
-// are most of them at most; if there are more, those of name are cut from the tick after the first one that is left out.
+// entries reads the entries of an index in the time of the filter, the newest first, and calls add with some hundred of
+// them at a time. There are most of them at most; if there are more, those of name are cut from the tick after the
+// first one that is left out.
 func (c *counting) entries(ctx context.Context, name, index string, most int, add func([]string) error) error {
 	above, least := bounds(c.filter.Since, c.filter.Until)
 	for left := most; ; {

@@ -20,10 +20,11 @@ var _ store.Checker = (*Store)(nil)
 
 var infoScript = newScript("info")
 
-// Check implements [store.Checker]. It changes nothing, and needs no rights beyond those of the other methods. It refuses a server that
-// evicts keys which never expire, or that is older than 5.0, with an error that matches [lease.ErrSetup]; and one that takes no writes, as
-// a replica does, or refuses the login or what the user may not do, with an error that matches [lease.ErrNotReady] too. What else it takes to
-// keep what the server has acknowledged, [Store.Examine] says.
+// Check implements [store.Checker]. It changes nothing, and needs no rights beyond those of the other methods. It
+// refuses a server that evicts keys which never expire, or that is older than 5.0, with an error that matches
+// [lease.ErrSetup]; and one that takes no writes, as a replica does, or refuses the login or what the user may not do,
+// with an error that matches [lease.ErrNotReady] too. What else it takes to keep what the server has acknowledged,
+// [Store.Examine] says.
 func (s *Store) Check(ctx context.Context) error {
 	is, err := s.info(ctx, false)
 	switch {

@@ -11,7 +11,8 @@ import (
 	"github.com/cronlease/cronlease/store/redisstore"
 )
 
-// steppedClock has all scripts of a client add a number, which the store's keys have, to the server's clock, and another one to its identity; and puts a flaw into one.
+// steppedClock has all scripts of a client add a number, which the store's keys have, to the server's clock, and
+// another one to its identity; and puts a flaw into one.
 type steppedClock struct{ flaw flaw }
 
 const (

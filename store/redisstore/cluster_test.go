@@ -15,8 +15,9 @@ import (
 	"github.com/cronlease/cronlease/store/redisstore"
 )
 
-// A slot that moves takes everything of a store along. While it does, nothing is done, as a server that has only some of the keys would take the
-// others for missing. When the server that has the slot dies, its replica goes on under another identity.
+// A slot that moves takes everything of a store along. While it does, nothing is done, as a server that has only some
+// of the keys would take the others for missing. When the server that has the slot dies, its replica goes on under
+// another identity.
 func TestCluster(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

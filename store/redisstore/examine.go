@@ -24,8 +24,8 @@ const examineLimit = 15 * time.Second
 
 var errUnanswered = errors.New("redisstore: the server has not answered before")
 
-// Examine implements [store.Examiner]. It needs no rights beyond those of the other methods, but for CONFIG GET: without that it does not know
-// how often the server writes to its disk, nor whether writes wait for replicas.
+// Examine implements [store.Examiner]. It needs no rights beyond those of the other methods, but for CONFIG GET:
+// without that it does not know how often the server writes to its disk, nor whether writes wait for replicas.
 func (s *Store) Examine(ctx context.Context, ttl time.Duration) []store.Finding {
 	ttl = cmp.Or(ttl, 15*time.Second)
 	var found []store.Finding

@@ -25,34 +25,37 @@ var (
 	// tell which. If it is stored, that happened before the next holder's term.
 	ErrUnknown = errors.New("redisstore: the outcome of EXEC is unknown")
 
-	// ErrHalf says that the server has stored the transaction but for the commands that failed, such as one for a list on a key that holds a
-	// text: Redis rolls nothing back.
+	// ErrHalf says that the server has stored the transaction but for the commands that failed, such as one for a list
+	// on a key that holds a text: Redis rolls nothing back.
 	ErrHalf = errors.New("redisstore: stored, but for the commands that failed")
 
 	// ErrNoHold says that the context carries neither a lease nor a lock, so that there is no token to fence with.
 	ErrNoHold = errors.New("redisstore: the context is of no term's work: hand on the one that a job or a leading function was called with")
 )
 
-// Do calls fn, and then has the server execute what fn has queued, as one transaction (MULTI, EXEC), only if what ctx is held under is still this
-// process's at that moment: the group's lease for a job or a leading function, and each lock that it holds. It is to Redis what
-// fence.Do is to an SQL database. All holds have to be kept in this store.
+// Do calls fn, and then has the server execute what fn has queued, as one transaction (MULTI, EXEC), only if what ctx
+// is held under is still this process's at that moment: the group's lease for a job or a leading function, and each
+// lock that it holds. It is to Redis what fence.Do is to an SQL database. All holds have to be kept in this store.
 //
-// fn reads through tx, and writes through queue alone, whose answers are there after Do. What it reads may have changed until the transaction,
-// unless it is of the keys in watch: when one of these changes meanwhile, when waiters come to a lock that is held, and when the row of the
-// run changes in a group that is spread ([lease.HoldRun]), as by a cancel, Do begins anew
-// and calls fn again, until ctx ends. fn keeps neither tx nor queue. It does not end the WATCH that fences: it makes no transaction of its own (TxPipelined, TxPipeline,
-// MULTI and EXEC), and does not call Exec and Discard of queue, nor Unwatch. Nor does it change the connection (Select, Auth, Hello, Client, Reset,
-// Subscribe), which goes back to the store's, or swap its database (SWAPDB): on another database the store would find its lease gone. All of these
-// are refused, in queue and on tx, also as raw commands and in pipelines, and nothing is stored, even if fn returns nil. On tx, only Client is
-// not, and Watch, which adds keys. An error of fn is returned, and nothing is stored.
+// fn reads through tx, and writes through queue alone, whose answers are there after Do. What it reads may have changed
+// until the transaction, unless it is of the keys in watch: when one of these changes meanwhile, when waiters come to a
+// lock that is held, and when the row of the run changes in a group that is spread ([lease.HoldRun]), as by a cancel,
+// Do begins anew and calls fn again, until ctx ends. fn keeps neither tx nor queue. It does not end the WATCH that
+// fences: it makes no transaction of its own (TxPipelined, TxPipeline, MULTI and EXEC), and does not call Exec and
+// Discard of queue, nor Unwatch. Nor does it change the connection (Select, Auth, Hello, Client, Reset, Subscribe),
+// which goes back to the store's, or swap its database (SWAPDB): on another database the store would find its lease
+// gone. All of these are refused, in queue and on tx, also as raw commands and in pipelines, and nothing is stored,
+// even if fn returns nil. On tx, only Client is not, and Watch, which adds keys. An error of fn is returned, and
+// nothing is stored.
 //
-// Errors of Do itself match [ErrFenced], [ErrUnknown], [ErrHalf] or [ErrNoHold], or are the server's refusal. Only after ErrUnknown and ErrHalf
-// something may be stored. Do waits for no one, and keeps no one waiting: a takeover in between lets EXEC fail.
+// Errors of Do itself match [ErrFenced], [ErrUnknown], [ErrHalf] or [ErrNoHold], or are the server's refusal. Only
+// after ErrUnknown and ErrHalf something may be stored. Do waits for no one, and keeps no one waiting: a takeover in
+// between lets EXEC fail.
 //
-// It does not reach beyond the server and the database that keep the store's keys: in a cluster, all keys have to be in the slot of
-// the store's name, as those with its hash tag are ({cronlease}:, and then something that is no kind of key of the store, or
-// invoices:{cronlease}). It keeps what the server keeps: a crash or a failover that loses acknowledged writes may lose a transaction, or bring back
-// the term before (see the package). Do is safe for concurrent use.
+// It does not reach beyond the server and the database that keep the store's keys: in a cluster, all keys have to be in
+// the slot of the store's name, as those with its hash tag are ({cronlease}:, and then something that is no kind of key
+// of the store, or invoices:{cronlease}). It keeps what the server keeps: a crash or a failover that loses acknowledged
+// writes may lose a transaction, or bring back the term before (see the package). Do is safe for concurrent use.
 func (s *Store) Do(ctx context.Context, fn func(tx *redis.Tx, queue redis.Pipeliner) error, watch ...string) error {
 	holds := lease.Holds(ctx)
 	if len(holds) == 0 {

@@ -257,8 +257,8 @@ func TestDoKeepsTheConnection(t *testing.T) {
 	}
 }
 
-// After any of these, EXEC would not look at the fence any more, or be sent on a changed connection: they are refused, and nothing is stored,
-// even if the function does not look at their errors.
+// After any of these, EXEC would not look at the fence any more, or be sent on a changed connection: they are refused,
+// and nothing is stored, even if the function does not look at their errors.
 func TestDoKeepsItsWatch(t *testing.T) {
 	t.Parallel()
 	server := start(t)

@@ -104,8 +104,8 @@ func bounds(since, until time.Time) (above, least string) {
 	return tickText(end), tickText(upwards(since))
 }
 
-// Runs implements [jobs.Control]. It reads about as many rows as it returns, but for a job's runs of one state, which it looks for among all
-// the job's.
+// Runs implements [jobs.Control]. It reads about as many rows as it returns, but for a job's runs of one state, which
+// it looks for among all the job's.
 func (s *Store) Runs(ctx context.Context, group string, filter jobs.Filter) ([]jobs.Record, error) {
 	of := selection{job: filter.Job, state: filter.State, limit: cmp.Or(max(filter.Limit, 0), defaultLimit)}
 	of.max, of.min = bounds(filter.Since, filter.Until)

@@ -361,7 +361,8 @@ func manyJobs() map[string]jobs.ScheduleHash {
 	return many
 }
 
-// A key of another type, which nothing of this module writes, fails the scripts that need it, and none of them writes a part of what it does.
+// A key of another type, which nothing of this module writes, fails the scripts that need it, and none of them writes a
+// part of what it does.
 func TestKeysOfOtherTypes(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

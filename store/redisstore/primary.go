@@ -15,9 +15,9 @@ const (
 	redirectWait = 50 * time.Millisecond
 )
 
-// onPrimary runs a command on the server that has the store's keys. In a cluster it goes there by itself, since the client of a cluster would
-// repeat a command whose answer was lost. A server that has them no more has done nothing, and only then is the command repeated. While they
-// move, it fails: see [script].
+// onPrimary runs a command on the server that has the store's keys. In a cluster it goes there by itself, since the
+// client of a cluster would repeat a command whose answer was lost. A server that has them no more has done nothing,
+// and only then is the command repeated. While they move, it fails: see [script].
 func (s *Store) onPrimary(ctx context.Context, do func(redis.UniversalClient) error) error {
 	cluster, ok := s.client.(*redis.ClusterClient)
 	if !ok {

@@ -56,9 +56,10 @@ func WithName(name string) Option {
 //	redis+sentinel://user:password@host1:26379,host2:26379/name/0
 //	redis+cluster://user:password@host1:6379,host2:6379
 //
-// The second finds the primary by sentinels, which know it by that name; the third finds the server of a cluster that has the store's keys. With
-// rediss instead of redis, all connections use TLS and verify the server. User, password, the number of the database (default: 0) and ports
-// are optional; a password without a user is :password@. Special characters are percent-encoded. The parameters, as in ?name=value&name=value:
+// The second finds the primary by sentinels, which know it by that name; the third finds the server of a cluster that
+// has the store's keys. With rediss instead of redis, all connections use TLS and verify the server. User, password,
+// the number of the database (default: 0) and ports are optional; a password without a user is :password@. Special
+// characters are percent-encoded. The parameters, as in ?name=value&name=value:
 //
 //	password_file                    a file with the password and nothing else, which is read for each connection
 //	ca, cert, key, server_name       for TLS: authorities instead of the system's, a client's certificate and key, and whose certificate the

@@ -51,8 +51,8 @@ func (s *Store) Strike(ctx context.Context, group, owner string, idle time.Durat
 	return err
 }
 
-// Roster implements [jobs.Registry]. It is two scripts, and one more for each replica whose list is not known: one that has told of another list in
-// between is left out.
+// Roster implements [jobs.Registry]. It is two scripts, and one more for each replica whose list is not known: one that
+// has told of another list in between is left out.
 func (s *Store) Roster(ctx context.Context, group string, known jobs.Roster) (jobs.Roster, error) {
 	f, err := s.fieldsOf(ctx, "read the replicas", rosterScript, group)
 	if err != nil {

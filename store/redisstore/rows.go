@@ -11,16 +11,17 @@ import (
 
 var rowsScript = newLedgerScript("rows")
 
-// rules are the methods that write to a ledger. Those that are hot, and those that look at many runs, the store has itself: each of them is a
-// script that has the rules again. Claim and Move are journeys that runs wait for. So is Trigger, which a backfill calls for each tick, and which
-// counts open runs: a leader changes their number all the time. PassOver and Prune would read thousands of runs, to change some.
+// rules are the methods that write to a ledger. Those that are hot, and those that look at many runs, the store has
+// itself: each of them is a script that has the rules again. Claim and Move are journeys that runs wait for. So is
+// Trigger, which a backfill calls for each tick, and which counts open runs: a leader changes their number all the
+// time. PassOver and Prune would read thousands of runs, to change some.
 type rules = ledger.Ledger
 
 // rows are those that the other rules need.
 type rows struct{ *Store }
 
-// Do implements [ledger.Rows]. One script reads the rows. The same script writes what f has put, if the rows are as they were, and else answers as
-// before. Of what a leader changes all the time it compares nothing.
+// Do implements [ledger.Rows]. One script reads the rows. The same script writes what f has put, if the rows are as
+// they were, and else answers as before. Of what a leader changes all the time it compares nothing.
 func (r rows) Do(ctx context.Context, group string, need ledger.Need, f func(*ledger.Tx)) error {
 	what, was, puts := needed(need), "", []any(nil)
 	for {

@@ -15,7 +15,8 @@ import (
 	"github.com/cronlease/cronlease/store/redisstore"
 )
 
-// operator is a store whose scripts are counted, and before whose second one something else may happen: between what it reads and what it writes.
+// operator is a store whose scripts are counted, and before whose second one something else may happen: between what it
+// reads and what it writes.
 type operator struct {
 	*redisstore.Store
 	scripts int

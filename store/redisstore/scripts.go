@@ -14,9 +14,10 @@ import (
 //go:embed scripts/*.lua
 var sources embed.FS
 
-// script is one operation of the store: the server runs it alone and as a whole. It declares two keys that are never there. While a cluster moves
-// a slot, some of its keys are on either server, and a script would take those of the other one for missing. Of keys that are missing, each
-// server says in that time that it has none (ASK), or not both (TRYAGAIN): so no script runs until all of them have moved.
+// script is one operation of the store: the server runs it alone and as a whole. It declares two keys that are never
+// there. While a cluster moves a slot, some of its keys are on either server, and a script would take those of the
+// other one for missing. Of keys that are missing, each server says in that time that it has none (ASK), or not both
+// (TRYAGAIN): so no script runs until all of them have moved.
 type script struct{ *redis.Script }
 
 // newScript returns the script of some files.

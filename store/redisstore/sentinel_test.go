@@ -163,8 +163,8 @@ func (w *terms) begin(url string) {
 	})
 }
 
-// A failover loses what had not reached the replicas. Both replicas of the service find another server, sit out the TTL, and go on under a higher
-// token; nothing overlaps, and the term of before can write nothing.
+// A failover loses what had not reached the replicas. Both replicas of the service find another server, sit out the
+// TTL, and go on under a higher token; nothing overlaps, and the term of before can write nothing.
 func TestFailoverBySentinels(t *testing.T) {
 	t.Parallel()
 	servers := startSentinels(t)
@@ -257,8 +257,8 @@ func TestFailoverBySentinels(t *testing.T) {
 	t.Logf("%d terms, %d ticks, %d again since their claims were lost", len(w.runs), len(w.ticks), twice)
 }
 
-// A primary that is cut off, and was replaced, goes on to take claims and heartbeats, so that two leaders run the same tick, unless it needs a replica to
-// take writes. docs/stores.md has these settings.
+// A primary that is cut off, and was replaced, goes on to take claims and heartbeats, so that two leaders run the same
+// tick, unless it needs a replica to take writes. docs/stores.md has these settings.
 func TestPrimaryCutOff(t *testing.T) {
 	t.Parallel()
 	for name, settings := range map[string]map[string]string{

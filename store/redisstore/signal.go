@@ -17,8 +17,9 @@ var (
 
 var presentScript = newScript("present")
 
-// A waiting signal asks now and then whether the leader is at the other end of its connection, since the server tells nobody when a connection
-// ends: each presentPart of the lease's TTL, which is a second by default, and no more often than presentLeast.
+// A waiting signal asks now and then whether the leader is at the other end of its connection, since the server tells
+// nobody when a connection ends: each presentPart of the lease's TTL, which is a second by default, and no more often
+// than presentLeast.
 const (
 	presentPart  = 15
 	presentLeast = 200 * time.Millisecond
@@ -84,8 +85,8 @@ func (b *signal) wait(ctx context.Context) error {
 	}
 }
 
-// rest returns when it is time to look again, and whether at the lease too. The leader waits for releases, and sees now and then whether it has
-// been replaced without one.
+// rest returns when it is time to look again, and whether at the lease too. The leader waits for releases, and sees now
+// and then whether it has been replaced without one.
 func (b *signal) rest(ctx context.Context, l *listener, held *store.Lease) (read bool, err error) {
 	every := presentFree
 	if held != nil {

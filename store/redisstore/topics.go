@@ -66,8 +66,8 @@ func (t *topics) add(ctx context.Context, l *listener) error {
 	if first {
 		t.pubsub = t.client.Subscribe(ctx)
 	}
-	// The server confirms each subscription, also one of a channel that it has already. In a cluster, the first one decides which server the
-	// connection leads to: the one whose scripts count the listeners.
+	// The server confirms each subscription, also one of a channel that it has already. In a cluster, the first one
+	// decides which server the connection leads to: the one whose scripts count the listeners.
 	err := t.pubsub.Subscribe(ctx, l.channel)
 	if first {
 		go t.receive(t.pubsub.ChannelWithSubscriptions())

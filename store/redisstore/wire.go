@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// wire is a connection without TLS, whose beginning it looks at. A server that has no connection left says so unasked, and closes; the client takes
-// that for the answer to its first command, and reports how the next one fails. A server that says nothing and closes may expect TLS.
+// wire is a connection without TLS, whose beginning it looks at. A server that has no connection left says so unasked,
+// and closes; the client takes that for the answer to its first command, and reports how the next one fails. A server
+// that says nothing and closes may expect TLS.
 type wire struct {
 	net.Conn
 	spoken atomic.Bool           // the server has said something

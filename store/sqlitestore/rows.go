@@ -142,8 +142,8 @@ func (r rows) readOldest(ctx context.Context, tx *sql.Tx, page *ledger.Tx, group
 	}))
 }
 
-// put writes what was put. Triggers of the tables write what the end of a run says of its job. They count changes, too, so the group's own row
-// comes last.
+// put writes what was put. Triggers of the tables write what the end of a run says of its job. They count changes, too,
+// so the group's own row comes last.
 func (r rows) put(ctx context.Context, tx *sql.Tx, group string, was ledger.Group, page *ledger.Tx) error {
 	w := writer{ctx: ctx, tx: tx, group: group}
 	for _, one := range page.Rekeyed {

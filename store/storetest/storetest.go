@@ -1,7 +1,8 @@
-// Package storetest tests stores against the contract of package store. Every store of this module passes it, and a store of
-// another module runs it in its own tests. Like that contract the suites are internal: they may change with each release, without
-// notice in the versioning, and a new case may fail on your store. Pin a release. There are three suites, for what a store implements: [Leases] first, since terms
-// and sessions are leases, then [Ledger] (or [Rows]) and [Locks].
+// Package storetest tests stores against the contract of package store. Every store of this module passes it, and a
+// store of another module runs it in its own tests. Like that contract the suites are internal: they may change with
+// each release, without notice in the versioning, and a new case may fail on your store. Pin a release. There are three
+// suites, for what a store implements: [Leases] first, since terms and sessions are leases, then [Ledger] (or [Rows])
+// and [Locks].
 //
 //	func TestLeases(t *testing.T) { storetest.Leases(t, harness) }
 //	func TestLedger(t *testing.T) { storetest.Ledger(t, harness) }

@@ -56,8 +56,9 @@ func explain(err error) error {
 	return err
 }
 
-// Check implements [store.Checker]. It writes the node of the clock, as each transaction does, and needs no rights beyond those of the other
-// methods. It refuses a user who may not write, with an error that matches [lease.ErrDenied]. What is worth changing, [Store.Examine] says.
+// Check implements [store.Checker]. It writes the node of the clock, as each transaction does, and needs no rights
+// beyond those of the other methods. It refuses a user who may not write, with an error that matches [lease.ErrDenied].
+// What is worth changing, [Store.Examine] says.
 func (s *Store) Check(ctx context.Context) error {
 	_, err := s.tick(ctx)
 	return failed("check ensemble", err)
@@ -131,8 +132,8 @@ func (s *Store) examineServer(ctx context.Context, _ time.Duration) (store.Findi
 	return f, nil
 }
 
-// openToAll returns the nodes of the store that all may change. One that all may only create nodes in, or delete them from, counts: who owns
-// what is below does not matter then.
+// openToAll returns the nodes of the store that all may change. One that all may only create nodes in, or delete them
+// from, counts: who owns what is below does not matter then.
 func (s *Store) openToAll(ctx context.Context) ([]string, error) {
 	paths := []string{s.root}
 	for _, name := range append([]string{"id", "clock", "floor"}, kinds...) {

@@ -15,8 +15,8 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// identity is the node that says which server answers, as one look showed it. Its text is a random one: the client that finds that another server
-// leads the ensemble, or that the ensemble has lost what it had, writes the next.
+// identity is the node that says which server answers, as one look showed it. Its text is a random one: the client that
+// finds that another server leads the ensemble, or that the ensemble has lost what it had, writes the next.
 type identity struct {
 	text    string
 	version int32

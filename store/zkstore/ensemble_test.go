@@ -155,8 +155,8 @@ func TestLeaderOfEnsembleIsKilled(t *testing.T) {
 	}
 }
 
-// A single server that was restarted is the same one, with all that it has confirmed. One that has lost its data is another one, whose tokens
-// grow all the same, and clients that have seen more than it has find it.
+// A single server that was restarted is the same one, with all that it has confirmed. One that has lost its data is
+// another one, whose tokens grow all the same, and clients that have seen more than it has find it.
 func TestServerRestartsAndLosesItsData(t *testing.T) {
 	t.Parallel()
 	servers := start(t, 1)

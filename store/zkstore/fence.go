@@ -19,29 +19,32 @@ var (
 	// ErrFenced says that the holder has been replaced, or that its term is over: nothing of the transaction is stored.
 	ErrFenced = errors.New("zkstore: refused: the term is over")
 
-	// ErrUnknown says that the answer to the transaction was lost. It is stored as a whole or not at all, perhaps only in a while, and its nodes
-	// alone can tell which. If it is stored, that happens before the next holder's term.
+	// ErrUnknown says that the answer to the transaction was lost. It is stored as a whole or not at all, perhaps only
+	// in a while, and its nodes alone can tell which. If it is stored, that happens before the next holder's term.
 	ErrUnknown = errors.New("zkstore: the outcome of the transaction is unknown")
 
 	// ErrNoHold says that the context carries neither a lease nor a lock, so that there is no token to fence with.
 	ErrNoHold = errors.New("zkstore: the context is of no term's work: hand on the one that a job or a leading function was called with")
 )
 
-// Do calls fn, and then has the ensemble carry out what fn has queued, as one transaction (multi), only if what ctx is held under is still this
-// process's at that moment: the group's lease for a job or a leading function, and each lock that it holds. It is to ZooKeeper what
-// fence.Do is to an SQL database. All holds have to be kept in this store. Heartbeats do not disturb it.
+// Do calls fn, and then has the ensemble carry out what fn has queued, as one transaction (multi), only if what ctx is
+// held under is still this process's at that moment: the group's lease for a job or a leading function, and each lock
+// that it holds. It is to ZooKeeper what fence.Do is to an SQL database. All holds have to be kept in this store.
+// Heartbeats do not disturb it.
 //
-// fn reads through tx, and queues operations there. What it reads is no older than its call, but may have changed until the transaction, unless
-// fn queues a check of the version, or a write with it: then the ensemble refuses the transaction, and Do returns an error that matches
-// [zk.ErrBadVersion]. Call Do again to have it done with what is there then. Do calls fn several times when its session was lost, and when waiters
-// come to a lock that is held. fn does not keep tx. An error of fn is returned, and nothing is stored.
+// fn reads through tx, and queues operations there. What it reads is no older than its call, but may have changed until
+// the transaction, unless fn queues a check of the version, or a write with it: then the ensemble refuses the
+// transaction, and Do returns an error that matches [zk.ErrBadVersion]. Call Do again to have it done with what is
+// there then. Do calls fn several times when its session was lost, and when waiters come to a lock that is held. fn
+// does not keep tx. An error of fn is returned, and nothing is stored.
 //
-// Errors of Do itself match [ErrFenced], [ErrUnknown] or [ErrNoHold], or are the ensemble's refusal of an operation, such as [zk.ErrNodeExists]. Only
-// after ErrUnknown something may be stored. Do waits for no one, and keeps no one waiting: after a takeover the ensemble refuses.
+// Errors of Do itself match [ErrFenced], [ErrUnknown] or [ErrNoHold], or are the ensemble's refusal of an operation,
+// such as [zk.ErrNodeExists]. Only after ErrUnknown something may be stored. Do waits for no one, and keeps no one
+// waiting: after a takeover the ensemble refuses.
 //
-// It does not reach beyond the ensemble that keeps the store's nodes, which are not to be written. Paths are those of the ensemble: they begin at its root,
-// and not at that of the store's URL. A transaction has up to 900 kB. Nodes that are ephemeral end with the store's session.
-// Do is safe for concurrent use.
+// It does not reach beyond the ensemble that keeps the store's nodes, which are not to be written. Paths are those of
+// the ensemble: they begin at its root, and not at that of the store's URL. A transaction has up to 900 kB. Nodes that
+// are ephemeral end with the store's session. Do is safe for concurrent use.
 func (s *Store) Do(ctx context.Context, fn func(tx *Tx) error) error {
 	holds := lease.Holds(ctx)
 	if len(holds) == 0 {
@@ -219,8 +222,9 @@ func read[T any](ctx context.Context, tx *Tx, f func(*zk.Conn) (T, error)) (T, e
 	return value, err
 }
 
-// Queue adds operations to the transaction: [*zk.CreateRequest], [*zk.SetDataRequest], [*zk.DeleteRequest] and [*zk.CheckVersionRequest], which are
-// carried out in this order. A node that is created without an ACL gets that of the store's nodes.
+// Queue adds operations to the transaction: [*zk.CreateRequest], [*zk.SetDataRequest], [*zk.DeleteRequest] and
+// [*zk.CheckVersionRequest], which are carried out in this order. A node that is created without an ACL gets that of
+// the store's nodes.
 func (tx *Tx) Queue(ops ...any) {
 	for _, op := range ops {
 		switch op := op.(type) {
@@ -298,13 +302,14 @@ func (tx *Tx) node(ctx context.Context, path string) (node, error) {
 	return node{path, data, stat}, err
 }
 
-// termPath is that of the node which is there for as long as a term is the group's last one. Versions begin anew when a node is deleted and created
-// again; names of this kind never come back.
+// termPath is that of the node which is there for as long as a term is the group's last one. Versions begin anew when a
+// node is deleted and created again; names of this kind never come back.
 func (s *Store) termPath(group string, token uint64) string {
 	return s.path("fences", group, strconv.FormatUint(token, 10))
 }
 
-// newTerm are the operations that write a fence, and replace the node of the term before. fence is as it was read, and terms are the names of the nodes below.
+// newTerm are the operations that write a fence, and replace the node of the term before. fence is as it was read, and
+// terms are the names of the nodes below.
 func (s *Store) newTerm(group string, fence node, terms []string, f fenceRow) []any {
 	ops := append([]any{s.put(fence, encode(f))}, removeTerms(fence, terms)...)
 	return append(ops, &zk.CreateRequest{Path: s.termPath(group, f.Token), Acl: s.acl})
@@ -320,8 +325,9 @@ func (s *Store) readFence(ctx context.Context, group string) (fence node, terms 
 	return fence, terms, err
 }
 
-// asFence is [Store.as] for a fence that was read after the names of the nodes below it. It compares their being there, too, since a fence that was
-// deleted and created anew may have the version of before. A fence that was not written by this store has none.
+// asFence is [Store.as] for a fence that was read after the names of the nodes below it. It compares their being there,
+// too, since a fence that was deleted and created anew may have the version of before. A fence that was not written by
+// this store has none.
 func (s *Store) asFence(fence node, terms []string) []any {
 	ops := s.as(fence)
 	if fence.stat == nil {

@@ -120,8 +120,8 @@ func TestDoStoresUnderTheTerm(t *testing.T) {
 	f.stored(3)
 }
 
-// Whatever happens between the check and the transaction, a replaced term stores nothing: also where the fence's node was created anew, and so has the
-// version that it had in the term before.
+// Whatever happens between the check and the transaction, a replaced term stores nothing: also where the fence's node
+// was created anew, and so has the version that it had in the term before.
 func TestDoDuringATakeover(t *testing.T) {
 	t.Parallel()
 	remove := func(lease, fence bool) func(f *fenced) {

@@ -10,8 +10,9 @@ import (
 
 var _ zk.HostProvider = (*hosts)(nil)
 
-// hosts are the servers that a client tries, in an order of its own, as the URL names them. Each connect looks up the name of its server. The
-// client would look up all names once instead, fail where one of them is unknown, and never see that a server has another address.
+// hosts are the servers that a client tries, in an order of its own, as the URL names them. Each connect looks up the
+// name of its server. The client would look up all names once instead, fail where one of them is unknown, and never see
+// that a server has another address.
 type hosts struct {
 	mu      sync.Mutex
 	servers []string

@@ -140,8 +140,9 @@ func (s *Store) on(ctx context.Context, group, doing string, reads bool, f func(
 // patient is how often a call that only reads tries to prove what it has read, while others write.
 const patient = 2
 
-// present brings what is known of a ledger up to date, and returns an instant at which it is. Where others write so often that a call which only
-// reads cannot prove that in time, as over a slow network, the ledger is one of an instant between the one that it returns and now.
+// present brings what is known of a ledger up to date, and returns an instant at which it is. Where others write so
+// often that a call which only reads cannot prove that in time, as over a slow network, the ledger is one of an instant
+// between the one that it returns and now.
 func (s *Store) present(ctx context.Context, group string, reads bool, l *mirror, try int) (stamp, error) {
 	if !reads {
 		return s.proven(ctx, group, l)

@@ -203,8 +203,8 @@ func TestCallsThatGiveUp(t *testing.T) {
 	}
 }
 
-// A fence that was deleted and begun anew has the version of before, under another term: the one before writes nothing more, and the next one does,
-// also in the process that had the one before.
+// A fence that was deleted and begun anew has the version of before, under another term: the one before writes nothing
+// more, and the next one does, also in the process that had the one before.
 func TestFenceThatBeginsAnew(t *testing.T) {
 	t.Parallel()
 	for _, owner := range []string{"alice", "bob"} {

@@ -237,7 +237,8 @@ type session struct {
 	id     int64
 }
 
-// where returns the session that calls are made in. What one session shows never gets older; another one may begin at a server that is behind.
+// where returns the session that calls are made in. What one session shows never gets older; another one may begin at a
+// server that is behind.
 func (l *link) where(ctx context.Context) (session, error) {
 	client, err := l.get(ctx)
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/cronlease/cronlease/store/zkstore"
 )
 
-// A write of a lock that is past what is expected is refused without a transaction, which is what most unlocks begin with that others wait for.
+// A write of a lock that is past what is expected is refused without a transaction, which is what most unlocks begin
+// with that others wait for.
 func TestOutdatedWriteCostsNoTransaction(t *testing.T) {
 	t.Parallel()
 	const root = "/outdated"

@@ -59,8 +59,8 @@ func (s *Store) children(ctx context.Context, path string) ([]string, error) {
 	return names, err
 }
 
-// as are the operations that refuse a transaction unless the node is as it was read. One that was absent is created and deleted again, since
-// there is no other way to compare that.
+// as are the operations that refuse a transaction unless the node is as it was read. One that was absent is created and
+// deleted again, since there is no other way to compare that.
 func (s *Store) as(n node) []any {
 	if n.stat == nil {
 		return []any{&zk.CreateRequest{Path: n.path, Acl: s.acl}, &zk.DeleteRequest{Path: n.path, Version: -1}}

@@ -16,8 +16,8 @@ import (
 
 var _ store.Replicas = (*Store)(nil)
 
-// replicaRow is the data of a replica's node, which was created when the replica first told of itself. The node seen below it was written when
-// the replica last did. The parts of its list are below it too, and are never changed.
+// replicaRow is the data of a replica's node, which was created when the replica first told of itself. The node seen
+// below it was written when the replica last did. The parts of its list are below it too, and are never changed.
 type replicaRow struct {
 	Version string
 	List    uint64

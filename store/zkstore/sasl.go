@@ -13,8 +13,9 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// saslUser logs in by SASL with DIGEST-MD5 (RFC 2831), as ZooKeeper's own client does where a JAAS file names a user and a password. The client that
-// this store uses knows no SASL, so the login happens below it, at the start of each connection.
+// saslUser logs in by SASL with DIGEST-MD5 (RFC 2831), as ZooKeeper's own client does where a JAAS file names a user
+// and a password. The client that this store uses knows no SASL, so the login happens below it, at the start of each
+// connection.
 type saslUser struct{ name, password string }
 
 const (
@@ -26,8 +27,8 @@ const (
 
 var errNoSASL = fmt.Errorf("%w: the server offers no DIGEST-MD5, the only mechanism of SASL that this client has", zk.ErrAuthFailed)
 
-// login logs in on a connection that has a session, and on which nothing else was sent. Errors match [zk.ErrAuthFailed] where the server refuses
-// the user.
+// login logs in on a connection that has a session, and on which nothing else was sent. Errors match [zk.ErrAuthFailed]
+// where the server refuses the user.
 func (u *saslUser) login(conn io.ReadWriter) error {
 	challenge, err := exchange(conn, nil)
 	if err != nil && !errors.Is(err, zk.ErrAuthFailed) {
@@ -54,7 +55,8 @@ func (u *saslUser) login(conn io.ReadWriter) error {
 	return nil
 }
 
-// answer returns the response to a challenge, and what the server has to confirm it with. Uri names the service; cnonce is a text that was never used before.
+// answer returns the response to a challenge, and what the server has to confirm it with. Uri names the service; cnonce
+// is a text that was never used before.
 func (u *saslUser) answer(uri, challenge, cnonce string) (response, confirmation string, err error) {
 	offer := directives(challenge)
 	nonce, realm := offer["nonce"], offer["realm"]

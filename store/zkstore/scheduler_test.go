@@ -14,8 +14,8 @@ import (
 	"github.com/cronlease/cronlease/scheduler"
 )
 
-// Two schedulers on an ensemble of three: the leader of the ensemble is killed while one of them leads, which goes on under its token; then that one
-// stops, and the other takes over. Each tick is run once.
+// Two schedulers on an ensemble of three: the leader of the ensemble is killed while one of them leads, which goes on
+// under its token; then that one stops, and the other takes over. Each tick is run once.
 func TestSchedulersOnEnsemble(t *testing.T) {
 	t.Parallel()
 	servers := start(t, 3)

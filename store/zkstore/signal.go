@@ -32,8 +32,8 @@ type signal struct {
 	shown string // the path of the node that shows a term; empty: none
 }
 
-// HandoverSignal implements [store.HandoverSignals]. A release wakes every waiter at once, and so does the end of the session of a leader that
-// was announced: at once if it ended it, and else after the session's timeout.
+// HandoverSignal implements [store.HandoverSignals]. A release wakes every waiter at once, and so does the end of the
+// session of a leader that was announced: at once if it ended it, and else after the session's timeout.
 func (s *Store) HandoverSignal(group string) store.HandoverSignal {
 	return &signal{store: s, group: group, closer: waiting.New(s.closing, "zkstore: wait for the hand-over signal")}
 }

@@ -35,7 +35,8 @@ var (
 	errLateAt = errors.New("there is an @ after the servers: expected zk://user:password@h1:2181,h2:2181/root (a / in the password is written as %2F)")
 )
 
-// parseURL takes a URL apart. Its errors show no part of it but known names, and the paths of files. Package url refuses several hosts with ports.
+// parseURL takes a URL apart. Its errors show no part of it but known names, and the paths of files. Package url
+// refuses several hosts with ports.
 func parseURL(address string) (*target, error) {
 	t := &target{}
 	scheme, rest, ok := strings.Cut(address, "://")
@@ -82,8 +83,8 @@ func (t *target) defaultPort() string {
 	return "2181"
 }
 
-// setUser reads the user of a URL. ZooKeeper takes whatever it is told by the scheme digest for the login, and the nodes would be for that: so a
-// mistake is found here.
+// setUser reads the user of a URL. ZooKeeper takes whatever it is told by the scheme digest for the login, and the
+// nodes would be for that: so a mistake is found here.
 func (t *target) setUser(text string) error {
 	if _, rest, ok := strings.Cut(text, "@"); ok && strings.Contains(rest, ",") {
 		return errors.New("several users: expected one before all servers, as in zk://user:password@h1,h2 (an @ in the password is written as %40)")

@@ -12,9 +12,10 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// wire is the connection to one server. The client believes the lengths and the timeout that it is sent: it panics where they are too small,
-// reserves gigabytes where they are the first bytes of another protocol, and waits for a server that accepts connections and does nothing, as a
-// suspended one does, for ten times the timeout of the session. A wire ends such a connection with an error.
+// wire is the connection to one server. The client believes the lengths and the timeout that it is sent: it panics
+// where they are too small, reserves gigabytes where they are the first bytes of another protocol, and waits for a
+// server that accepts connections and does nothing, as a suspended one does, for ten times the timeout of the session.
+// A wire ends such a connection with an error.
 type wire struct {
 	net.Conn
 	most   time.Duration // for which a read waits
@@ -42,7 +43,8 @@ var (
 )
 
 const (
-	// redisLine is how long the line may be that a Redis server takes a request for a session for, and redisWait how long to wait until it refuses a longer one.
+	// redisLine is how long the line may be that a Redis server takes a request for a session for, and redisWait how
+	// long to wait until it refuses a longer one.
 	redisLine = 64 << 10
 	redisWait = 200 * time.Millisecond
 )

@@ -87,10 +87,11 @@ func WithDialer(dial func(network, address string, timeout time.Duration) (net.C
 	}
 }
 
-// Open returns a store in the ensemble of a URL: zk://user:password@h1:2181,h2:2181,h3:2181/root, with zks for TLS. Without a path, the store
-// is below [DefaultRoot]. The user is for the scheme digest, or with the parameter auth=sasl for SASL (DIGEST-MD5). For TLS there are the
-// parameters ca, cert and key, paths of PEM files, which are read by Open and for each connection, and server_name. The store connects with its
-// first use, so Open only returns an error for what it was given. Close it.
+// Open returns a store in the ensemble of a URL: zk://user:password@h1:2181,h2:2181,h3:2181/root, with zks for TLS.
+// Without a path, the store is below [DefaultRoot]. The user is for the scheme digest, or with the parameter auth=sasl
+// for SASL (DIGEST-MD5). For TLS there are the parameters ca, cert and key, paths of PEM files, which are read by Open
+// and for each connection, and server_name. The store connects with its first use, so Open only returns an error for
+// what it was given. Close it.
 func Open(address string, options ...Option) (*Store, error) {
 	t, err := parseURL(address)
 	if err != nil {

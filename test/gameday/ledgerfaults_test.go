@@ -15,8 +15,8 @@ func ledgerFaults() []fault {
 		},
 		{
 			name: "right-revoked", what: "The right to UPDATE the table of runs is revoked", lasts: short,
-			// Ticks are claimed, and their ends cannot be recorded: the database does not show that, and worker status sees only the database.
-			// Only replicas that have led know of it: one, or all, if they have to take turns.
+			// Ticks are claimed, and their ends cannot be recorded: the database does not show that, and worker status
+			// sees only the database. Only replicas that have led know of it: one, or all, if they have to take turns.
 			want: want{alerts: []string{"CronleaseDatabase"}, anyReady: true, doctor: []string{"grants"}, exit: 5, page: "cannot use the database"},
 			do: func(s *scene) func() {
 				for _, account := range accounts {

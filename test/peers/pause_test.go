@@ -8,8 +8,8 @@ import (
 	"github.com/cronlease/cronlease/internal/subprocess"
 )
 
-// A holder that stands still for longer than its lock lasts is replaced, with each way. When it goes on, only one of them tells it, and has a
-// number that grows from holder to holder, by which what it writes to can refuse it.
+// A holder that stands still for longer than its lock lasts is replaced, with each way. When it goes on, only one of
+// them tells it, and has a number that grows from holder to holder, by which what it writes to can refuse it.
 func TestPausedHolder(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, addr string, openers []opener) {

@@ -15,8 +15,8 @@ func (c *check) checkStarts() {
 				c.checkLed(r)
 			}
 			if before := last[r.Attempt]; before != nil {
-				// A claim that a failover has lost is made again, but by a later term only. A retry is found waiting where its start was lost, also by the
-				// term that has run it.
+				// A claim that a failover has lost is made again, but by a later term only. A retry is found waiting
+				// where its start was lost, also by the term that has run it.
 				c.unless(before.forgotten && (before.Token < r.Token || r.Attempt > 1), 2, []Event{before.Event, r.Event}, "attempt %d of %v was started twice", r.Attempt, k)
 			}
 			last[r.Attempt] = r

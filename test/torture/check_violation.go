@@ -8,7 +8,8 @@ import (
 
 // Violation is something that a guarantee rules out.
 type Violation struct {
-	// Guarantee is its number in the project's list; 7 is beside that list, and 0 says that the history itself is not whole, or could not be judged.
+	// Guarantee is its number in the project's list; 7 is beside that list, and 0 says that the history itself is not
+	// whole, or could not be judged.
 	Guarantee int
 	What      string
 	Events    []Event // the few that show it

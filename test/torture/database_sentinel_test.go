@@ -21,8 +21,8 @@ import (
 	"github.com/cronlease/cronlease/store/redisstore"
 )
 
-// Settings that docs/stores.md asks for. A primary that is cut off takes writes for up to a second more than the lag, and has stopped when the
-// sentinels promote another.
+// Settings that docs/stores.md asks for. A primary that is cut off takes writes for up to a second more than the lag,
+// and has stopped when the sentinels promote another.
 const (
 	sentinelLag  = time.Second
 	sentinelDown = 3 * time.Second
@@ -31,8 +31,9 @@ const (
 // sentinelName is the name of the primary.
 const sentinelName = "main"
 
-// sentinelDatabase is a primary with two replicas, and three sentinels. Servers and sentinels reach a server through a proxy of its own, its back door, by
-// which it can be cut off from all but the players. What sentinels tell the players is where each one's own proxies are.
+// sentinelDatabase is a primary with two replicas, and three sentinels. Servers and sentinels reach a server through a
+// proxy of its own, its back door, by which it can be cut off from all but the players. What sentinels tell the players
+// is where each one's own proxies are.
 type sentinelDatabase struct {
 	*redisDatabase
 	backs     []*dbtest.Proxy // one for each node
@@ -180,9 +181,9 @@ func replication(ctx context.Context, client *redis.Client) (map[string]string, 
 	return is["Replication"], err
 }
 
-// stable returns once all sentinels agree on the primary and the other nodes replicate it. If that is another one than before, it notes what was
-// lost: from the last moment of which the new primary is known to have all, or else from the beginning of the fault, until the one before
-// took no more writes.
+// stable returns once all sentinels agree on the primary and the other nodes replicate it. If that is another one than
+// before, it notes what was lost: from the last moment of which the new primary is known to have all, or else from the
+// beginning of the fault, until the one before took no more writes.
 func (d *sentinelDatabase) stable(fault time.Time) {
 	primary, is := -1, map[string]string(nil)
 	d.await("one primary", func(ctx context.Context) (agreed bool) {

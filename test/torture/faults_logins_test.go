@@ -43,8 +43,8 @@ func (r *round) deny(random *rand.Rand, change string, back func() string) func(
 	return bit
 }
 
-// wasDenied notes that players were refused until now. A refused login is repeated after 15 s, a fifth more or less, and after 30 s when it is
-// refused once more.
+// wasDenied notes that players were refused until now. A refused login is repeated after 15 s, a fifth more or less,
+// and after 30 s when it is refused once more.
 func (r *round) wasDenied() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

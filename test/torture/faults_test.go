@@ -81,8 +81,8 @@ func (r *round) after(kinds ...Kind) (bit func() bool) {
 	}
 }
 
-// early is after, for a lease that was taken early. In ZooKeeper that often takes as long as the lease: a session ends after half a TTL, and then
-// the runs of the leader get time to stop.
+// early is after, for a lease that was taken early. In ZooKeeper that often takes as long as the lease: a session ends
+// after half a TTL, and then the runs of the leader get time to stop.
 func (r *round) early() (bit func() bool) {
 	if _, is := r.database.(*zookeeperDatabase); is {
 		return r.after(Early, Lead)

@@ -211,7 +211,8 @@ func (m *Memory) Behind(s jobs.Snapshot, before time.Time) (lost event.WritesLos
 }
 
 // isAddedLost reports whether a failover may have lost a job: it is missing, or has another beginning, and it had been
-// declared within the bound before the last contact. One that was forgotten, and declared again, has another beginning too, but not so soon.
+// declared within the bound before the last contact. One that was forgotten, and declared again, has another beginning
+// too, but not so soon.
 func (m *Memory) isAddedLost(name string, is jobs.Known, before time.Time) bool {
 	since := m.ledger[name].Since
 	age := m.shown.Sub(since) + m.contact.Sub(m.read)
@@ -284,11 +285,12 @@ func (m *Memory) Answer(s jobs.Snapshot) {
 	}
 }
 
-// wasResumed reports whether the pause that the memory holds on to has ended, or a pause of the group since that began; where the memory holds on to
-// none, since the ledger was read last: the reading may be later than the end by the database's clock, since that is stamped
-// before it is committed. A pause that was resumed with skipping has no beginning, as a memory has that holds on to none: these are not the same
-// pause. And an end that the ledger was last seen to have is none since, although it can be later than that reading:
-// the servers of a cluster have several clocks. It is called with mu held.
+// wasResumed reports whether the pause that the memory holds on to has ended, or a pause of the group since that began;
+// where the memory holds on to none, since the ledger was read last: the reading may be later than the end by the
+// database's clock, since that is stamped before it is committed. A pause that was resumed with skipping has no
+// beginning, as a memory has that holds on to none: these are not the same pause. And an end that the ledger was last
+// seen to have is none since, although it can be later than that reading: the servers of a cluster have several clocks.
+// It is called with mu held.
 func (m *Memory) wasResumed(s jobs.Snapshot) bool {
 	since := m.shown
 	if !m.pause.IsZero() {
@@ -311,8 +313,8 @@ func inForce(s jobs.Snapshot) (began time.Time) {
 	return began
 }
 
-// Forget makes the memory start over with a ledger that has gone back, and lacks nothing now: the group was paused for that by then, or gone
-// is nil.
+// Forget makes the memory start over with a ledger that has gone back, and lacks nothing now: the group was paused for
+// that by then, or gone is nil.
 func (m *Memory) Forget(gone error, at time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

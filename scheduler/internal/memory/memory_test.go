@@ -405,7 +405,8 @@ func TestAnswer(t *testing.T) {
 	if skewed.Learn(ahead, at(6)); skewed.IsAnswered(resumed) {
 		t.Error("an answer that a reading has shown, by a clock that was behind")
 	}
-	// A pause that is lost is set again: another server has lost it, or the ledger has gone back once more. A pause that was there before is not it.
+	// A pause that is lost is set again: another server has lost it, or the ledger has gone back once more. A pause
+	// that was there before is not it.
 	lost, other := ledger("b", 8, 2), ledger("a", 8, 2)
 	other.Paused, other.Pauses = true, map[string][]jobs.Pause{"": {{Began: at(1)}}}
 	for name, s := range map[string]jobs.Snapshot{"another server": lost, "the same server": ledger("a", 8, 2), "another pause": other} {

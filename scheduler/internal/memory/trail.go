@@ -32,8 +32,9 @@ func (k Mark) IsReplaced(records []jobs.Record) bool {
 type trail struct {
 	since  time.Time // [jobs.Known.Since]: a job that was made again has another one
 	newest Mark
-	// far are the newest marks that are at least apart, which is a bound and a TTL, oldest first: at most three. So one of the first two was
-	// there a bound before the last contact, also where a leader has claimed ticks until its next heartbeat without one.
+	// far are the newest marks that are at least apart, which is a bound and a TTL, oldest first: at most three. So one
+	// of the first two was there a bound before the last contact, also where a leader has claimed ticks until its next
+	// heartbeat without one.
 	far   []Mark
 	apart time.Duration
 }

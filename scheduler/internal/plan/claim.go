@@ -30,8 +30,9 @@ type skipped struct {
 }
 
 // Claim returns what becomes of the ticks that are due at an instant, from the next one on; no rows: nothing is due,
-// [Job.Hold] or a pause holds it back, or all of it is in hand. group are the pauses of the group, and slots is how many runs this replica may start.
-// Keys that are in hand are left out. The answer to the claims goes to [Job.Answer] and [Job.Answered].
+// [Job.Hold] or a pause holds it back, or all of it is in hand. group are the pauses of the group, and slots is how
+// many runs this replica may start. Keys that are in hand are left out. The answer to the claims goes to [Job.Answer]
+// and [Job.Answered].
 func (j *Job) Claim(now time.Time, group []jobs.Pause, slots int, inHand func(jobs.Key) bool) (c Claims) {
 	if j.Hold(now) != Due {
 		return c

@@ -35,9 +35,9 @@ func (c *Cursor) Next() time.Time { return c.next }
 // Schedule is the one in force now: of a relative one, as it follows from what is known.
 func (c *Cursor) Schedule() jobs.Schedule { return c.schedule }
 
-// Learn takes in what the ledger knows of the job. known has its instants by the clock that ticks are judged
-// by. What this term has done since that was read counts too. It reports whether the schedule would rule from an instant that is further ahead of now than clocks
-// may differ: then it was written under a wrong clock, and rules from now on.
+// Learn takes in what the ledger knows of the job. known has its instants by the clock that ticks are judged by. What
+// this term has done since that was read counts too. It reports whether the schedule would rule from an instant that is
+// further ahead of now than clocks may differ: then it was written under a wrong clock, and rules from now on.
 func (c *Cursor) Learn(known jobs.Known, now time.Time, most time.Duration) (wrong bool) {
 	before := c.known
 	c.known = known

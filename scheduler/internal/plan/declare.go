@@ -52,8 +52,8 @@ func (d Declaration) unsure() time.Time {
 	return d.As.From.Add(-d.Unsure)
 }
 
-// begunBy is an instant since which a schedule may be said to rule, by the newest tick of its job. False: there is none, or that tick is one of the
-// schedule before.
+// begunBy is an instant since which a schedule may be said to rule, by the newest tick of its job. False: there is
+// none, or that tick is one of the schedule before.
 func begunBy(s jobs.Schedule, known jobs.Known, now time.Time) (since time.Time, ok bool) {
 	if known.Cursor.IsZero() {
 		return since, false

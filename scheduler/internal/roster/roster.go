@@ -282,8 +282,9 @@ func (r *Roster) compare(roster jobs.Roster) {
 		"and the rest does not run while it leads. During a deployment that passes; otherwise, do two services share the group?", fields...)
 }
 
-// recheck asks again what each replica asks when it starts: settings of the database may change while the group is at work, and nothing else
-// may fail by that. What passes by itself, and what cannot be found out, is not said: whatever is done with the database says so.
+// recheck asks again what each replica asks when it starts: settings of the database may change while the group is at
+// work, and nothing else may fail by that. What passes by itself, and what cannot be found out, is not said: whatever
+// is done with the database says so.
 func (r *Roster) recheck(ctx context.Context) {
 	if r.Check == nil {
 		return

@@ -138,8 +138,9 @@ func (c *Clock) Ours(at time.Time) time.Time {
 	return at.Add(-c.skew.Ahead).Truncate(time.Microsecond)
 }
 
-// NotAfter is an instant by the clock that ticks are judged by which is not after one that the database has just stamped, and hardly before it. Unlike
-// [Clock.Ours] it counts differences of less than a second, so it may be another one each time.
+// NotAfter is an instant by the clock that ticks are judged by which is not after one that the database has just
+// stamped, and hardly before it. Unlike [Clock.Ours] it counts differences of less than a second, so it may be another
+// one each time.
 func (c *Clock) NotAfter(at time.Time) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()

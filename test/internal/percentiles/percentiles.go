@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Report reports the median and the 99th percentile of times in ms, under names that begin with the prefix, and how many there are. Of no times
-// it reports nothing.
+// Report reports the median and the 99th percentile of times in ms, under names that begin with the prefix, and how
+// many there are. Of no times it reports nothing.
 func Report(b *testing.B, prefix string, times []time.Duration) {
 	b.Helper()
 	if len(times) == 0 {

@@ -103,17 +103,15 @@ func (c *Client) Close() {
 	}
 }
 
-// Job returns a job function that sends the request, with its headers and with
-// Cronlease-Group, Cronlease-Job, Cronlease-Tick (RFC 3339, UTC),
-// Cronlease-Owner, Cronlease-Token, Cronlease-Attempt, Cronlease-Last-Attempt (true or
-// false), Cronlease-Previous-State (not with the first attempt), Cronlease-Missed,
-// Cronlease-Trigger (0 for a tick of the schedule), Cronlease-Shard and Cronlease-Shards (0 unless the run is a shard), and with traceparent if ctx has a span. The arguments of a run are its body,
-// as application/json, unless the request has a body or a template of its own or is a GET or HEAD. It returns nil
-// for an expected answer, a [*StatusError] for any other one, whatever becomes of
-// the body, which is read for a second at most; and an error that wraps the
-// context's cause when the context ends first: the request may then have been
-// carried out or not. Files are read at the start of each run; nothing is sent when
-// that fails.
+// Job returns a job function that sends the request, with its headers and with Cronlease-Group, Cronlease-Job,
+// Cronlease-Tick (RFC 3339, UTC), Cronlease-Owner, Cronlease-Token, Cronlease-Attempt, Cronlease-Last-Attempt (true or
+// false), Cronlease-Previous-State (not with the first attempt), Cronlease-Missed, Cronlease-Trigger (0 for a tick of
+// the schedule), Cronlease-Shard and Cronlease-Shards (0 unless the run is a shard), and with traceparent if ctx has a
+// span. The arguments of a run are its body, as application/json, unless the request has a body or a template of its
+// own or is a GET or HEAD. It returns nil for an expected answer, a [*StatusError] for any other one, whatever becomes
+// of the body, which is read for a second at most; and an error that wraps the context's cause when the context ends
+// first: the request may then have been carried out or not. Files are read at the start of each run; nothing is sent
+// when that fails.
 func (c *Client) Job(r Request) func(context.Context, jobs.Run) error {
 	connections, shown := c.connections(r.TLS), redact(r.URL)
 	if r.URLFile != "" { // also its path may be a secret, as that of a web hook
