@@ -185,7 +185,7 @@ func (l *ledger) summarize(ctx context.Context, c *conn, group string) (snapshot
 	return snapshot, own, err
 }
 
-// tell puts what the group's own row says, and who has answered, into a snapshot.
+// tell puts what the group's own row says into a snapshot, with the server that has answered.
 func (j jobRow) tell(c *conn, snapshot *jobs.Snapshot) {
 	snapshot.Server, snapshot.Paused, snapshot.Opened = c.Server.Identity, j.Paused, j.opened()
 	if c.Server.ManyWriters() {
