@@ -232,7 +232,7 @@ func (r Roster) differences(replicas []Replica) Differences {
 	for _, x := range replicas {
 		for name, hash := range x.Jobs {
 			switch led, ok := leader.Jobs[name]; {
-			case !ok && x.Lent[lender(name)] == "":
+			case !ok && x.Lent[strings.TrimSuffix(name, ShardsOf(""))] == "":
 				notLed[name] = true
 			case !ok:
 			case led != hash:
@@ -242,9 +242,6 @@ func (r Roster) differences(replicas []Replica) Differences {
 	}
 	return Differences{slices.Sorted(maps.Keys(notLed)), slices.Sorted(maps.Keys(rescheduled))}
 }
-
-// lender is the job that is lent where a job of that name is planned: a job, or that whose shards it has.
-func lender(name string) string { return strings.TrimSuffix(name, ShardsOf("")) }
 
 // SortReplicas puts replicas into the order of a [Roster].
 func SortReplicas(replicas []Replica) {

@@ -48,6 +48,7 @@ func newSpread(t *term) *spread {
 func (t *term) crewChanged() {
 	t.sessions.s.borrow()
 	t.seeCrew()
+	t.askLenders()
 	t.reader.soon()
 	t.launchReady()
 }
@@ -169,6 +170,7 @@ func (t *term) foundAway(e *entry, record jobs.Record) bool {
 	if !isAssigned || t.spread.crew.IsOver(of) {
 		if r != nil {
 			t.dropAway(r, record.Attempt-record.Unbegun > r.record.Attempt-r.record.Unbegun)
+			t.retired(e) // if it was removed, nothing takes the run up
 		}
 		return false
 	}

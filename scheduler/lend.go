@@ -1,12 +1,12 @@
 package scheduler
 
 import (
-	"bytes"
 	"context"
-	"encoding/gob"
+	"encoding/json"
 	"errors"
 	"maps"
 	"slices"
+	"unicode/utf8"
 
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/scheduler/internal/crew"
@@ -16,40 +16,58 @@ import (
 // declared those that the leader lacks ([jobs.Replica].Lent). So a deployment that adds or removes a job stops
 // neither its ticks nor its runs, whichever release leads.
 
-// lent is a declaration as one replica tells it to another. What is not in it, a leader does not need.
+// lent is a declaration as one replica tells it to another, in JSON.
 type lent struct {
-	Schedule string
-	Job      jobs.Job // without its schedule and function
+	Job                // without what follows, and without what it is about
+	Schedule string    // its text
+	Do       *struct{} `json:",omitempty"`
+	About    *struct{} `json:",omitempty"`
 }
 
-// lend is the text of a job's declaration; empty: another replica cannot plan it, by its schedule. Jobs that follow
-// others or tell of them are left to a leader that has them: a replica that lacks them could have no run of the
-// others meanwhile ([term.canHave]). What they have to do waits.
-func lend(job jobs.Job) string {
-	switch job.Schedule.(type) {
+// Job is [jobs.Job], of which some fields are replaced.
+type Job = jobs.Job
+
+// What is longer than these is not lent, and not read: a leader is to plan its own jobs whatever others tell it.
+const (
+	lentMost         = 4 << 10
+	lentScheduleMost = 2 << 10
+	lentJobsMost     = 10_000
+)
+
+// isLent reports whether a job of that schedule is planned by leaders that lack it. Jobs that follow others or tell of them are left to a
+// leader that has them: a replica that lacks them could have no run of the others meanwhile ([term.canHave]). What they have to do waits.
+func isLent(s jobs.Schedule) bool {
+	switch s := s.(type) {
 	case jobs.AfterSchedule, jobs.NotifySchedule:
+		return false
+	case jobs.ManualSchedule:
+		return s.ShardsOf() == ""
+	}
+	return true
+}
+
+// lend is the text of a job's declaration; empty: another replica cannot plan it.
+func lend(job jobs.Job) string {
+	l := lent{Job: job, Schedule: job.Schedule.String()}
+	l.Job.Schedule, l.Job.Do, l.Job.About = nil, nil, jobs.Job{}.About
+	text, err := json.Marshal(l)
+	if err != nil {
 		return ""
 	}
-	l := lent{Schedule: job.Schedule.String(), Job: job}
-	if _, ok := jobs.ParseSchedule(l.Schedule); !ok {
+	if _, ok := lentJob(string(text)); !ok || !utf8.ValidString(l.Schedule) {
 		return ""
 	}
-	l.Job.Schedule, l.Job.Do, l.Job.About = nil, nil, ""
-	var b bytes.Buffer
-	if gob.NewEncoder(&b).Encode(l) != nil {
-		return ""
-	}
-	return b.String()
+	return string(text)
 }
 
 // lentJob is the job that a text of lend declares; false: this release cannot plan it.
 func lentJob(text string) (job jobs.Job, ok bool) {
 	var l lent
-	if gob.NewDecoder(bytes.NewReader([]byte(text))).Decode(&l) != nil {
+	if len(text) > lentMost || json.Unmarshal([]byte(text), &l) != nil || len(l.Schedule) > lentScheduleMost {
 		return job, false
 	}
 	job = l.Job
-	if job.Schedule, ok = jobs.ParseSchedule(l.Schedule); !ok {
+	if job.Schedule, ok = jobs.ParseSchedule(l.Schedule); !ok || !isLent(job.Schedule) {
 		return job, false
 	}
 	job.Do = func(context.Context, jobs.Run) error {
@@ -64,15 +82,11 @@ func (s *Scheduler) lends(leader map[string]jobs.ScheduleHash) map[string]string
 	s.list.mu.Lock()
 	defer s.list.mu.Unlock()
 	for _, d := range s.list.all {
-		if _, has := leader[d.Name]; has {
+		if _, has := leader[d.Name]; has || len(all) == lentJobsMost {
 			continue
 		}
-		if d.lend == nil { // once: the next text could have the labels in another order
-			text := lend(d.given)
-			d.lend = &text
-		}
-		if *d.lend != "" {
-			all[d.Name] = *d.lend
+		if text := lend(d.given); text != "" {
+			all[d.Name] = text
 		}
 	}
 	return all
@@ -91,32 +105,52 @@ func (s *Scheduler) borrow() {
 	s.list.borrow(texts)
 }
 
-// borrow replaces what is borrowed.
+// borrow replaces what is borrowed. Of a pool that this replica has, too, its own numbers count.
 func (l *list) borrow(texts map[string]string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if maps.Equal(texts, l.lent) {
-		return
-	}
-	before := map[string]*declared{}
+	before, pools := map[string]*declared{}, map[string]jobs.Pool{}
 	for _, d := range l.borrowed {
 		before[d.Name] = d
 	}
-	var now []*declared
-	for _, name := range slices.Sorted(maps.Keys(texts)) {
-		if d := before[name]; d != nil && l.lent[name] == texts[name] {
-			now = append(now, d)
-		} else if job, ok := lentJob(texts[name]); ok && job.Name == name {
-			d := l.declare(job, false)
-			d.borrowed = true
-			if d.shards != nil {
-				d.shards.borrowed = true
-			}
-			now = append(now, d)
-		}
+	for _, d := range l.all {
+		pools[d.given.Pool.Name] = d.given.Pool
 	}
-	l.lent, l.borrowed = texts, now
-	l.changed.give()
+	var now []*declared
+	for i, name := range slices.Sorted(maps.Keys(texts)) {
+		d := before[name]
+		if i == lentJobsMost {
+			break
+		}
+		if d == nil || l.lent[name] != texts[name] {
+			job, ok := lentJob(texts[name])
+			if !ok || job.Name != name {
+				continue
+			}
+			d = l.declareLent(job)
+		}
+		if pool, has := pools[d.given.Pool.Name]; !has {
+			pools[d.given.Pool.Name] = d.given.Pool
+		} else if pool != d.given.Pool && pool.Name != "" {
+			job := d.given
+			job.Pool = pool
+			d = l.declareLent(job)
+		}
+		now = append(now, d)
+	}
+	isSame := slices.Equal(now, l.borrowed)
+	if l.lent, l.borrowed = texts, now; !isSame {
+		l.changed.give()
+	}
+}
+
+func (l *list) declareLent(job jobs.Job) *declared {
+	d := l.declare(job, false)
+	d.borrowed = true
+	if d.shards != nil {
+		d.shards.borrowed = true
+	}
+	return d
 }
 
 // planned are the jobs that this replica plans where runs are spread: its own, and those that it has borrowed.
@@ -124,16 +158,17 @@ func (l *list) planned() []*declared {
 	all := slices.Clone(l.jobs())
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	own := map[string]bool{}
+	taken := map[string]bool{}
 	for _, d := range all {
-		own[d.Name] = true
+		taken[d.Name] = true
 	}
 	for _, d := range l.borrowed {
-		if own[d.Name] || d.shards != nil && own[d.shards.Name] {
-			continue // until the replicas have read that
+		if taken[d.Name] || d.shards != nil && taken[d.shards.Name] {
+			continue // until the replicas have read that; or two jobs want one name
 		}
+		taken[d.Name] = true
 		if all = append(all, d); d.shards != nil {
-			all = append(all, d.shards)
+			all, taken[d.shards.Name] = append(all, d.shards), true
 		}
 	}
 	return all

@@ -2,6 +2,7 @@ package scheduler_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -127,4 +128,87 @@ func TestJobsThatNoLeaderHas(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A job that one release divides, and another one does not, goes on when the last replica of the release that divides it has died: its
+// run is over as failed, and the next ones run.
+func TestJobsThatTheLeaderLacksAreDividedNoMore(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		of := func(shards int) []jobs.Job {
+			return []jobs.Job{{Name: "job", Schedule: jobs.Every(10 * time.Second), Shards: shards, Misfire: jobs.MisfireAll, Recover: jobs.RecoverRerun, Do: sleep(4 * time.Second)}}
+		}
+		c.spreadOver(2, nil)
+		for range 2 {
+			c.start(of(0), scheduler.WithSpread(), scheduler.WithFollowerOnly())
+		}
+		time.Sleep(time.Second)
+		divides := c.start(of(2), scheduler.WithSpread(), scheduler.WithFollowerOnly())
+		c.until(72 * time.Second)
+		divides.kill()
+		c.until(10*time.Minute + 8*time.Second)
+		rows := c.records("job")
+		if last := rows[len(rows)-1]; last.Tick.Before(c.begin.Add(9*time.Minute)) || !last.State.Over() {
+			t.Errorf("the last one: %+v", last)
+		}
+		for _, r := range rows[:len(rows)-1] {
+			if !r.State.Over() {
+				t.Errorf("%+v", r)
+			}
+		}
+	})
+}
+
+// A leader that removes a job, or one that lacks it, learns of it at once from the replicas that have it.
+func TestJobsThatTheLeaderLacksGoOn(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		both := []jobs.Job{{Name: "job", Schedule: jobs.Every(time.Second)}, {Name: "kept", Schedule: jobs.Every(time.Second)}}
+		leader, _ := c.spreadOver(2, both)
+		c.start(both, scheduler.WithSpread(), scheduler.WithFollowerOnly())
+		c.until(5 * time.Minute)
+		check(t, leader.Remove("job"))
+		c.until(8 * time.Minute)
+		check(t, c.replicas[1].Remove("job"))
+		check(t, leader.Add(leader.doing(both[0])...))
+		c.until(11 * time.Minute)
+		leader.kill()
+		c.until(14 * time.Minute)
+		var last, at time.Duration
+		for _, r := range c.runs("job") {
+			most := 4 * time.Second
+			if last > 11*time.Minute-2*time.Second && last < 11*time.Minute+time.Second {
+				most += noHeartbeat // the death is seen
+			}
+			if at = r.began; at-last > most {
+				t.Errorf("from %v to %v it did not run", last, at)
+			}
+			last = at
+		}
+		if last < 14*time.Minute-4*time.Second {
+			t.Errorf("it ran at %v the last time", last)
+		}
+	})
+}
+
+// Two releases that want one name for a job and for shards do not keep the leader from other changes, and a pool has the leader's numbers.
+func TestJobsThatTheLeaderLacksClash(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		leader, _ := c.spreadOver(2, []jobs.Job{{Name: "own", Schedule: jobs.Every(time.Minute), Pool: jobs.Pool{Name: "p", Limit: 1}, Do: sleep(20 * time.Second)}})
+		c.start([]jobs.Job{{Name: "a", Schedule: jobs.Every(time.Minute), Shards: 2}}, scheduler.WithSpread(), scheduler.WithFollowerOnly())
+		c.start([]jobs.Job{
+			{Name: "a/shards", Schedule: jobs.Every(time.Minute)},
+			{Name: "long", Schedule: jobs.Cron(strings.Repeat("1,", 2000) + "1 * * * *")},
+			{Name: "of-pool", Schedule: jobs.Every(time.Minute), Pool: jobs.Pool{Name: "p", Limit: 5}, Do: sleep(20 * time.Second)},
+		}, scheduler.WithSpread(), scheduler.WithFollowerOnly())
+		c.until(5 * time.Minute)
+		check(t, leader.Add(leader.doing(jobs.Job{Name: "new", Schedule: jobs.Every(time.Minute)})...))
+		c.until(10*time.Minute + 30*time.Second)
+		for name, least := range map[string]int{"own": 8, "new": 4, "a/shards": 8, "of-pool": 8} {
+			if n := len(c.runs(name)); n < least {
+				t.Errorf("%d runs of %s", n, name)
+			}
+		}
+		if d := leader.Health().Differences; !slices.Contains(d.NotLed, "long") {
+			t.Errorf("%+v", d)
+		}
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -39,7 +40,6 @@ type declared struct {
 	hash     jobs.ScheduleHash
 	provided bool      // by the provider
 	shards   *declared // the job of its shards; nil: it has none
-	lend     *string   // what this replica tells of it; nil: it has told nothing yet
 	borrowed bool      // only other replicas have it
 	onEach   bool      // its runs are the shards of a job that runs everywhere: each is for one replica
 }
@@ -77,7 +77,7 @@ func (d *declared) divide() {
 		Name: jobs.ShardsOf(d.Name), Schedule: jobs.ShardsSchedule(d.Name), Overlap: jobs.OverlapAllow, About: d.About, History: d.History,
 		Timeout: d.Timeout, Retry: d.Retry, Recover: d.Recover, Priority: d.Priority, Pool: d.Pool, On: d.On, Prefer: d.Prefer,
 	}
-	shards.History.Keep *= max(d.Shards, 1)
+	shards.History.Keep = min(shards.History.Keep, math.MaxInt32) * max(d.Shards, 1)
 	do, name := d.Do, d.Name
 	shards.Do = func(ctx context.Context, run jobs.Run) error {
 		if run.Shards == 0 {

@@ -124,7 +124,7 @@ func (f *reader) run() {
 				t.readAt = number
 				t.apply(snapshot)
 				t.endAway(snapshot.Open)
-				if isSignal && t.role == assigns {
+				if isSignal && (t.role == assigns || t.role == serves && len(snapshot.Open) == 0) {
 					t.lookAround()
 				}
 			})

@@ -32,6 +32,10 @@ func (t *term) relist() {
 	if t.stage.ends() {
 		return
 	}
+	if t.role == assigns {
+		t.sessions.s.borrow()
+		t.askLenders()
+	}
 	all := t.planned()
 	now := t.now()
 	wanted := make(map[string]bool, len(all))

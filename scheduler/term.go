@@ -44,6 +44,7 @@ type term struct {
 	alarms    *alarms
 	doubt     doubt
 	readAt    uint64  // the number of the reading that is being taken in
+	around    spaced  // looks at the roster
 	spread    *spread // of a leader that assigns runs; else nil
 }
 

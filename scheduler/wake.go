@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/cronlease/cronlease/event"
@@ -15,7 +16,8 @@ type wakes struct {
 	waking map[string]bool // those that are being woken
 	polls  bool            // a look at the ledger is planned
 	polled time.Time       // when the last one was
-	around spaced          // looks at the roster
+	asks   int             // how often replicas are asked still for the jobs that this leader lacks, and
+	asking bool            // whether the next time is planned
 	judges spaced          // looks at which jobs fail
 }
 
@@ -82,6 +84,37 @@ func (t *term) wakeReplicas() {
 	}
 }
 
+// askLenders wakes the replicas that have jobs which this leader lacks and which they do not lend yet, three times within two seconds:
+// a replica that is woken for nothing reads which jobs the leader has. It does so by itself, too, every few minutes.
+func (t *term) askLenders() {
+	if t.spread.asks = 3; !t.spread.asking {
+		t.askAgain()
+	}
+}
+
+func (t *term) askAgain() {
+	t.spread.asking = false
+	if t.spread.asks--; t.spread.asks < 0 || t.stage.ends() {
+		return
+	}
+	own := map[string]bool{}
+	for _, d := range t.roll.list.jobs() {
+		own[d.Name] = true
+	}
+	for _, m := range t.spread.members {
+		for name := range m.Told.Jobs {
+			if !own[name] && m.Told.Lent[strings.TrimSuffix(name, jobs.ShardsOf(""))] == "" && !m.Leaving {
+				t.wakeReplica(m.Assignee)
+				t.spread.asking = true
+				break
+			}
+		}
+	}
+	if t.spread.asking {
+		t.after(time.Second, t.askAgain)
+	}
+}
+
 // poll has the ledger read for as long as runs are away: a signal may be lost, of a replica that has ended some, or to one that is to
 // begin some.
 func (t *term) poll() {
@@ -102,9 +135,10 @@ func (t *term) poll() {
 	})
 }
 
-// lookAround has the roster read, once a second at most: a signal came, and it may be that of a replica that has come, or is about to go.
+// lookAround has the roster read, once a second at most: a signal came, and it may be that of a replica that has come, or is
+// about to go, or of a leader that lacks jobs of this one.
 func (t *term) lookAround() {
-	t.atMost(&t.spread.around, time.Second, t.sessions.s.roster.Poke)
+	t.atMost(&t.around, time.Second, t.sessions.s.roster.Poke)
 }
 
 // judge has the jobs read, twice a minute at most: other replicas have ended runs of some, and the ledger says which fail.

@@ -24,6 +24,8 @@ const (
 	// partBytes is how long a part is at most before it is compressed, which may not
 	// make it shorter.
 	partBytes = 256 << 10
+	// MostParts bounds how many parts a row may claim to have: it may be damaged.
+	MostParts = 1 << 16
 )
 
 // equals tells what a replica says beside its jobs: no job has it in its name. A label is an entry such as disk=ssd,
@@ -144,7 +146,8 @@ func Complete(rows []Row) []jobs.Replica {
 	var replicas []jobs.Replica
 	for _, of := range parts {
 		first, ok := of[0]
-		for i := range first.Parts {
+		ok = ok && first.Parts <= len(of)
+		for i := range min(first.Parts, len(of)) {
 			ok = ok && of[i].List == first.List && of[i].Parts == first.Parts
 		}
 		if ok {

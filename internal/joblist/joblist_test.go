@@ -3,6 +3,7 @@ package joblist_test
 import (
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"testing"
 
@@ -76,6 +77,7 @@ func TestOnlyCompleteReplicas(t *testing.T) {
 		row("first", 2, 0, 2), row("first", 1, 1, 2),
 		row("second", 1, 0, 2), row("second", 2, 1, 2),
 		row("missing", 1, 0, 2), row("no first", 1, 1, 2),
+		row("damaged", 1, 0, math.MaxInt), // which takes no time
 	})
 	if len(got) != 2 || got[0].Owner != "a" || got[1].Owner != "c" {
 		t.Errorf("complete are %s, want a and c", fmt.Sprint(got))

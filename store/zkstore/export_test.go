@@ -12,6 +12,21 @@ import (
 	"github.com/cronlease/cronlease/store/ledger"
 )
 
+// DamageReplica has the row of a replica claim to have so many parts.
+func DamageReplica(ctx context.Context, s *Store, group, owner string, parts int) error {
+	n, _, was, err := s.replica(ctx, group, owner)
+	if err != nil {
+		return err
+	}
+	was.Parts, was.List = parts, was.List+1
+	data, err := pack(*was)
+	if err != nil {
+		return err
+	}
+	_, _, err = s.settle(ctx, anyServer, s.put(n, data))
+	return err
+}
+
 // Update changes or deletes the rows of a group behind the stores' backs: all nodes are created anew, as by an operator.
 func Update(s *Store, group string, change func(l *store.Lease, f *store.Fence) (*store.Lease, *store.Fence)) error {
 	ctx := context.Background()

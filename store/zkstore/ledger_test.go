@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -280,6 +281,31 @@ func TestReadingBesideAWriter(t *testing.T) {
 		if len(runs) < int(min(before, 100)) {
 			t.Errorf("%d runs, and there were %d before", len(runs), before)
 		}
+	}
+}
+
+// A replica whose row was damaged has no jobs, and mends its row.
+func TestDamagedParts(t *testing.T) {
+	t.Parallel()
+	s := open(t, shared.Addr(), "/damaged")
+	told := jobs.Replica{Owner: "worker/a/1/x", List: 1, Jobs: map[string]jobs.ScheduleHash{"job": 1}}
+	for _, parts := range []int{-1, math.MaxInt} {
+		if err := s.Enlist(t.Context(), "group", told); err != nil {
+			t.Fatal(err)
+		}
+		if err := zkstore.DamageReplica(t.Context(), s, "group", told.Owner, parts); err != nil {
+			t.Fatal(err)
+		}
+		roster, err := s.Roster(t.Context(), "group", jobs.Roster{})
+		if err != nil || len(roster.Replicas) != 0 {
+			t.Errorf("%d parts: %+v, %v", parts, roster, err)
+		}
+	}
+	if err := s.Enlist(t.Context(), "group", told); err != nil {
+		t.Fatal(err)
+	}
+	if roster, err := s.Roster(t.Context(), "group", jobs.Roster{}); err != nil || len(roster.Replicas) != 1 {
+		t.Errorf("%+v, %v", roster, err)
 	}
 }
 

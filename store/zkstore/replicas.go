@@ -92,6 +92,9 @@ func (s *Store) Enlist(ctx context.Context, group string, r jobs.Replica) error 
 		}
 		ops := []any{s.put(n, data), &zk.SetDataRequest{Path: seen.path, Version: -1}}
 		for i := range was.Parts {
+			if was.Parts > joblist.MostParts {
+				break // the row was damaged
+			}
 			ops = append(ops, &zk.DeleteRequest{Path: s.listPart(group, r.Owner, was.Rev, i), Version: -1})
 		}
 		_, _, err = s.settle(ctx, anyServer, ops...)
@@ -159,6 +162,9 @@ func (s *Store) Roster(ctx context.Context, group string, known jobs.Roster) (jo
 	}
 	err = joblist.Fill(&roster, known, func(r jobs.Replica) (map[string]jobs.ScheduleHash, error) {
 		row := rows[r.Owner]
+		if row.Parts < 0 || row.Parts > joblist.MostParts {
+			return nil, nil
+		}
 		paths := make([]string, row.Parts)
 		for i := range paths {
 			paths[i] = s.listPart(group, r.Owner, row.Rev, i)
