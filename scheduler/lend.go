@@ -18,14 +18,11 @@ import (
 
 // lent is a declaration as one replica tells it to another, in JSON.
 type lent struct {
-	Job                // without what follows, and without what it is about
+	jobs.Job           // without what follows
 	Schedule string    // its text
 	Do       *struct{} `json:",omitempty"`
 	About    *struct{} `json:",omitempty"`
 }
-
-// Job is [jobs.Job], of which some fields are replaced.
-type Job = jobs.Job
 
 // What is longer than these is not lent, and not read: a leader is to plan its own jobs whatever others tell it.
 const (
@@ -49,7 +46,6 @@ func isLent(s jobs.Schedule) bool {
 // lend is the text of a job's declaration; empty: another replica cannot plan it.
 func lend(job jobs.Job) string {
 	l := lent{Job: job, Schedule: job.Schedule.String()}
-	l.Job.Schedule, l.Job.Do, l.Job.About = nil, nil, jobs.Job{}.About
 	text, err := json.Marshal(l)
 	if err != nil {
 		return ""
