@@ -160,6 +160,27 @@ func (w *world) lent(leader *replica) {
 	}
 }
 
+// plannedAs is how a leader plans a job. It is not sure where runs are spread, some replicas lack the job, and others declare it in
+// several ways: which of these a leader that lacks it goes by may change at any time. Then its runs may go on beside each other.
+func (w *world) plannedAs(h store.Holder, job string) (j jobs.Job, sure bool) {
+	j, sure = w.rows.declared[job], true
+	isLacked := false
+	for _, r := range w.replicas {
+		has := false
+		for _, other := range r.release.jobs {
+			if other.Name == job {
+				has = true
+				sure = sure && other.Misfire == j.Misfire && other.CatchUp == j.CatchUp && other.Overlap == j.Overlap && other.Limit == j.Limit
+			}
+		}
+		isLacked = isLacked || !has
+	}
+	if sure = sure || !isLacked || !h.Assigns; !sure {
+		j.Overlap, j.Limit = jobs.OverlapAllow, 0
+	}
+	return j, sure
+}
+
 // Load implements [store.Ledger].
 func (w *world) Load(ctx context.Context, group string) (jobs.Snapshot, error) {
 	w.enter()
@@ -250,16 +271,16 @@ func (w *world) claimed(h store.Holder, id store.ClaimID, c store.Claim, r jobs.
 		w.counts["row extended"]++
 	}
 	under := h.Keeps(c.State, c.For)
-	b.rows[c.Key] = entry{id: id, state: c.State, attempt: r.Attempt, owner: under.Owner, token: under.Token, of: h.Fence(), job: b.declared[c.Job], changed: time.Now()}
+	j, sure := w.plannedAs(h, c.Job)
+	b.rows[c.Key] = entry{id: id, state: c.State, attempt: r.Attempt, owner: under.Owner, token: under.Token, of: h.Fence(), job: j, changed: time.Now()}
 	known := b.jobs[c.Job]
 	if err := b.follows(known, c); err != nil {
 		w.failf("%s: %v is claimed under %d, missed %d, after %v: %v", c.Job, c.Tick, h.Token, c.Missed, known, err)
 	}
-	j := b.declared[c.Job]
-	if c.Missed > 0 && c.State != jobs.Skipped && j.Misfire.Each() && len(b.open(c.Job))+batch[c.Job] < j.CatchUp.Limit {
+	if sure && c.Missed > 0 && c.State != jobs.Skipped && j.Misfire.Each() && len(b.open(c.Job))+batch[c.Job] < j.CatchUp.Limit {
 		w.failf("%s: %v stands for %d missed ticks, which are to be run", c.Job, c.Tick, c.Missed)
 	}
-	if w.peace && j.Overlap == jobs.OverlapForbid && !j.Misfire.Each() && c.State != jobs.Skipped {
+	if sure && w.peace && j.Overlap == jobs.OverlapForbid && !j.Misfire.Each() && c.State != jobs.Skipped {
 		for x := range w.works {
 			if x.Job == c.Job && (x.of != group || x.term == h.Token) && time.Since(x.began) > 0 {
 				w.failf("%s: %v is claimed as %v while %v runs, which forbids it", c.Job, c.Tick, c.State, x.Key())
@@ -353,7 +374,7 @@ func (w *world) Move(ctx context.Context, h store.Holder, moves []store.Move) ([
 			w.counts["recovered"]++
 		}
 		if _, shards := triggers.ShardOf(m.Trigger); shards == 0 && h.Session == "" {
-			row.job = w.rows.declared[m.Job]
+			row.job, _ = w.plannedAs(h, m.Job)
 		}
 		w.rows.rows[m.Key] = entry{job: row.job, id: row.id, state: m.To, attempt: attempt, owner: under.Owner, token: under.Token, of: h.Fence(), only: row.only, changed: time.Now()}
 		w.abandoned(h, m, row)
