@@ -232,16 +232,18 @@ func (r Roster) differences(replicas []Replica) Differences {
 	for _, x := range replicas {
 		for name, hash := range x.Jobs {
 			switch led, ok := leader.Jobs[name]; {
-			case !ok && x.Lent[strings.TrimSuffix(name, ShardsOf(""))] == "":
+			case !ok && !x.Lends(name):
 				notLed[name] = true
-			case !ok:
-			case led != hash:
+			case ok && led != hash:
 				rescheduled[name] = true
 			}
 		}
 	}
 	return Differences{slices.Sorted(maps.Keys(notLed)), slices.Sorted(maps.Keys(rescheduled))}
 }
+
+// Lends reports whether the replica lends a job, or that whose shards the job has.
+func (r Replica) Lends(job string) bool { return r.Lent[strings.TrimSuffix(job, ShardsOf(""))] != "" }
 
 // SortReplicas puts replicas into the order of a [Roster].
 func SortReplicas(replicas []Replica) {

@@ -46,9 +46,8 @@ func newSpread(t *term) *spread {
 
 // crewChanged takes in that replicas have come, leave, or are gone.
 func (t *term) crewChanged() {
-	t.sessions.s.borrow()
 	t.seeCrew()
-	t.askLenders()
+	t.borrow()
 	t.reader.soon()
 	t.launchReady()
 }

@@ -31,8 +31,9 @@ const (
 	lentJobsMost     = 10_000
 )
 
-// isLent reports whether a job of that schedule is planned by leaders that lack it. Jobs that follow others or tell of them are left to a
-// leader that has them: a replica that lacks them could have no run of the others meanwhile ([term.canHave]). What they have to do waits.
+// isLent reports whether a job of that schedule is planned by leaders that lack it. Jobs that follow others or tell of
+// them are left to a leader that has them: a replica that lacks them could have no run of the others meanwhile
+// ([term.canHave]). What they have to do waits.
 func isLent(s jobs.Schedule) bool {
 	switch s := s.(type) {
 	case jobs.AfterSchedule, jobs.NotifySchedule:
@@ -114,10 +115,10 @@ func (l *list) borrow(texts map[string]string) {
 	}
 	var now []*declared
 	for i, name := range slices.Sorted(maps.Keys(texts)) {
-		d := before[name]
 		if i == lentJobsMost {
 			break
 		}
+		d := before[name]
 		if d == nil || l.lent[name] != texts[name] {
 			job, ok := lentJob(texts[name])
 			if !ok || job.Name != name {

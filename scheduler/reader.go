@@ -124,6 +124,7 @@ func (f *reader) run() {
 				t.readAt = number
 				t.apply(snapshot)
 				t.endAway(snapshot.Open)
+				// A replica that was woken for nothing may have jobs that the leader lacks.
 				if isSignal && (t.role == assigns || t.role == serves && len(snapshot.Open) == 0) {
 					t.lookAround()
 				}

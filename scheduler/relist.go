@@ -33,8 +33,7 @@ func (t *term) relist() {
 		return
 	}
 	if t.role == assigns {
-		t.sessions.s.borrow()
-		t.askLenders()
+		t.borrow()
 	}
 	all := t.planned()
 	now := t.now()

@@ -2,7 +2,6 @@ package scheduler
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"github.com/cronlease/cronlease/event"
@@ -16,8 +15,7 @@ type wakes struct {
 	waking map[string]bool // those that are being woken
 	polls  bool            // a look at the ledger is planned
 	polled time.Time       // when the last one was
-	asks   int             // how often replicas are asked still for the jobs that this leader lacks, and
-	asking bool            // whether the next time is planned
+	asks   int             // how often replicas are woken still that have jobs which this leader lacks
 	judges spaced          // looks at which jobs fail
 }
 
@@ -84,35 +82,42 @@ func (t *term) wakeReplicas() {
 	}
 }
 
-// askLenders wakes the replicas that have jobs which this leader lacks and which they do not lend yet, three times within two seconds:
-// a replica that is woken for nothing reads which jobs the leader has. It does so by itself, too, every few minutes.
-func (t *term) askLenders() {
-	if t.spread.asks = 3; !t.spread.asking {
-		t.askAgain()
+// borrow takes in what other replicas lend, and wakes those that have jobs which this leader lacks and do not lend them
+// yet, three times within two seconds: a replica that is woken for nothing reads which jobs the leader has. It does so
+// by itself, too, every few minutes.
+func (t *term) borrow() {
+	t.sessions.s.borrow()
+	asking := t.spread.asks > 0
+	if t.spread.asks = 3; !asking {
+		t.askLenders()
 	}
 }
 
-func (t *term) askAgain() {
-	t.spread.asking = false
-	if t.spread.asks--; t.spread.asks < 0 || t.stage.ends() {
-		return
+func (t *term) askLenders() {
+	if t.spread.asks--; t.stage.ends() || !t.wakeLenders() {
+		t.spread.asks = 0
 	}
+	if t.spread.asks > 0 {
+		t.after(time.Second, t.askLenders)
+	}
+}
+
+// wakeLenders reports whether there are any.
+func (t *term) wakeLenders() (found bool) {
 	own := map[string]bool{}
 	for _, d := range t.roll.list.jobs() {
 		own[d.Name] = true
 	}
 	for _, m := range t.spread.members {
 		for name := range m.Told.Jobs {
-			if !own[name] && m.Told.Lent[strings.TrimSuffix(name, jobs.ShardsOf(""))] == "" && !m.Leaving {
+			if !own[name] && !m.Told.Lends(name) && !m.Leaving {
 				t.wakeReplica(m.Assignee)
-				t.spread.asking = true
+				found = true
 				break
 			}
 		}
 	}
-	if t.spread.asking {
-		t.after(time.Second, t.askAgain)
-	}
+	return found
 }
 
 // poll has the ledger read for as long as runs are away: a signal may be lost, of a replica that has ended some, or to one that is to

@@ -199,7 +199,7 @@ func (e *groupExam) fileDifferences() (missing, others []string) {
 			continue
 		}
 		switch hash, ok := leader.Jobs[job.Name]; {
-		case !ok && slices.ContainsFunc(e.roster.Live(), func(r jobs.Replica) bool { return r.Lent[job.Name] != "" }):
+		case !ok && slices.ContainsFunc(e.roster.Live(), func(r jobs.Replica) bool { return r.Lends(job.Name) }):
 			// The leader of a spread group plans it as that worker declares it.
 		case !ok:
 			missing = append(missing, job.Name)

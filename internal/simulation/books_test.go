@@ -160,8 +160,9 @@ func (w *world) lent(leader *replica) {
 	}
 }
 
-// plannedAs is how a leader plans a job. It is not sure where runs are spread, some replicas lack the job, and others declare it in
-// several ways: which of these a leader that lacks it goes by may change at any time. Then its runs may go on beside each other.
+// plannedAs is how a leader plans a job. It is not sure where runs are spread, some replicas lack the job, and others
+// declare it in several ways: which of these a leader goes by that lacks it may change at any time. Then its runs may go
+// on beside each other.
 func (w *world) plannedAs(h store.Holder, job string) (j jobs.Job, sure bool) {
 	j, sure = w.rows.declared[job], true
 	isLacked := false

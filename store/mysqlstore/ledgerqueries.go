@@ -167,8 +167,7 @@ SELECT (SELECT r.tick FROM {run} r FORCE INDEX (PRIMARY) WHERE r.grp = j.grp AND
 	ORDER BY r.grp DESC, r.job DESC, r.tick DESC LIMIT 1), {job fields}
 FROM {job} j WHERE j.grp = ? AND j.name > _binary''`),
 		openRuns: sql(`
-SELECT {run fields} FROM {run} r FORCE INDEX (by_state) WHERE r.grp = ? AND r.state IN (1, 2)
-ORDER BY r.tick, r.job, r.trigger_id`),
+SELECT {run fields} FROM {run} r FORCE INDEX (by_state) WHERE r.grp = ? AND r.state IN (1, 2)` + byTick),
 		open:   sql(open + byTick),
 		openOf: sql(open + ` AND r.owner = ?` + byTick),
 

@@ -45,6 +45,9 @@ func (s *Store) replica(ctx context.Context, group, owner string) (n, seen node,
 	return n, seen, row, unpack(n, row)
 }
 
+// isDamaged reports a count of parts that no list has.
+func (r replicaRow) isDamaged() bool { return r.Parts < 0 || r.Parts > joblist.MostParts }
+
 // Enlist implements [store.Replicas]. Parts of a list that is large are written before the replica has them.
 func (s *Store) Enlist(ctx context.Context, group string, r jobs.Replica) error {
 	if err := store.CheckName("group", group); err != nil {
@@ -92,8 +95,8 @@ func (s *Store) Enlist(ctx context.Context, group string, r jobs.Replica) error 
 		}
 		ops := []any{s.put(n, data), &zk.SetDataRequest{Path: seen.path, Version: -1}}
 		for i := range was.Parts {
-			if was.Parts > joblist.MostParts {
-				break // the row was damaged
+			if was.isDamaged() {
+				break
 			}
 			ops = append(ops, &zk.DeleteRequest{Path: s.listPart(group, r.Owner, was.Rev, i), Version: -1})
 		}
@@ -162,7 +165,7 @@ func (s *Store) Roster(ctx context.Context, group string, known jobs.Roster) (jo
 	}
 	err = joblist.Fill(&roster, known, func(r jobs.Replica) (map[string]jobs.ScheduleHash, error) {
 		row := rows[r.Owner]
-		if row.Parts < 0 || row.Parts > joblist.MostParts {
+		if row.isDamaged() {
 			return nil, nil
 		}
 		paths := make([]string, row.Parts)
