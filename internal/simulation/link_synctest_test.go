@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,7 +26,7 @@ type link struct {
 	faulty.Signals
 	rest
 	host *host
-	read atomic.Int64 // when the last reading that was answered was sent, since the world began
+	read atomic.Int64 // when the last reading of the group's lease that was answered was sent, since the world began
 	dead atomic.Bool  // its process is: it sends nothing more
 
 	mu    sync.Mutex
@@ -195,11 +196,11 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Read notes when the last reading was sent that was answered.
+// Read notes when the last reading of the group's lease was sent that was answered: one of sessions shows no term.
 func (l *link) Read(ctx context.Context, groups ...string) ([]store.Reading, error) {
 	sent := time.Since(l.began)
 	readings, err := l.Leases.Read(ctx, groups...)
-	if err == nil {
+	if err == nil && slices.Contains(groups, group) {
 		l.read.Store(int64(sent))
 	}
 	return readings, err
