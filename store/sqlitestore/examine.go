@@ -14,6 +14,7 @@ import (
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/internal/commits"
+	"github.com/cronlease/cronlease/store/internal/sqlledger"
 )
 
 // examineLimit is what one thing of an examination may take.
@@ -84,17 +85,18 @@ func (s *Store) examineFile(ctx context.Context, _ time.Duration) (store.Finding
 // examineCommits measures how long a commit takes, with a row of a group that cannot be.
 func (s *Store) examineCommits(ctx context.Context, ttl time.Duration) (store.Finding, error) {
 	const group, owner = "", "worker doctor"
-	if _, err := s.writeRow(ctx, "measure commits", s.replica.enlist, group, owner, 0, 1, 0, "", []byte{}); err != nil {
+	run := func(statement string, args ...any) error {
+		_, err := database{s}.Exec(ctx, "measure commits", sqlledger.Statement{Text: statement, Args: append([]any{group, owner}, args...)})
+		return err
+	}
+	if err := run(s.tables.Enlist, 0, 1, 0, "", []byte{}); err != nil {
 		return store.Finding{}, err
 	}
-	took, err := commits.Measure(func() error {
-		_, err := s.writeRow(ctx, "measure commits", s.replica.refresh, group, owner)
-		return err
-	})
+	took, err := commits.Measure(func() error { return run(s.tables.Refresh) })
 	if err != nil {
 		return store.Finding{}, err
 	}
-	if _, err := s.writeRow(ctx, "measure commits", s.replica.strike, group, owner, 0); err != nil {
+	if err := run(s.tables.Strike, 0); err != nil {
 		return store.Finding{}, err
 	}
 	return judgeCommits(took, ttl), nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"strings"
 	"unsafe"
 
 	"github.com/cronlease/cronlease/store"
@@ -62,7 +63,7 @@ var about = []sqlflaws.Topics{
 
 // Flaws are all there are, in the order of their statements.
 func Flaws() []sqlflaws.Flaw {
-	s := &Store{sql: newQueries(SteppedClock), runs: newLedgerQueries(SteppedClock), locking: newLockQueries(SteppedClock), replica: newReplicaQueries(SteppedClock), archive: newArchiveQueries(SteppedClock)}
+	s := &Store{sql: newQueries(SteppedClock), tables: newTables(SteppedClock), locking: newLockQueries(SteppedClock)}
 	texts := map[string]string{}
 	for name, statement := range s.statements() {
 		texts[name] = *statement
@@ -76,10 +77,11 @@ func (s *Store) Break(f sqlflaws.Flaw) { *s.statements()[f.Statement] = f.Text }
 // statements are those of a store, by their fields.
 func (s *Store) statements() map[string]*string {
 	all := map[string]*string{}
-	for topic, queries := range map[string]any{"lease": &s.sql, "ledger": &s.runs, "lock": &s.locking, "replica": &s.replica, "archive": &s.archive} {
+	for topic, queries := range map[string]any{"lease": &s.sql, "ledger": &s.tables.LedgerQueries, "lock": &s.locking, "replica": &s.tables.ReplicaQueries, "archive": &s.tables.ArchiveQueries} {
 		v := reflect.ValueOf(queries).Elem()
 		for i := range v.NumField() {
-			all[topic+"."+v.Type().Field(i).Name] = (*string)(unsafe.Pointer(v.Field(i).UnsafeAddr()))
+			name := v.Type().Field(i).Name
+			all[topic+"."+strings.ToLower(name[:1])+name[1:]] = (*string)(unsafe.Pointer(v.Field(i).UnsafeAddr()))
 		}
 	}
 	return all
@@ -88,10 +90,10 @@ func (s *Store) statements() map[string]*string {
 // Statements are the hot ones of the ledger, by name.
 func (s *Store) Statements() map[string]string {
 	return map[string]string{
-		"group": s.runs.group, "jobs": s.runs.jobs, "jobs of": s.runs.jobsOf, "open runs": s.runs.openRuns, "open runs of": s.runs.openRunsOf, "fence": s.runs.fence, "count open": s.runs.countOpen,
-		"read runs": s.runs.readRuns, "runs at": s.runs.runsAt, "runs later": s.runs.runsLater, "args": s.runs.args,
-		"rekey": s.runs.rekey, "rewind": s.runs.rewind, "set paused": s.runs.setPaused, "prune": s.runs.prune,
-		"newest": s.runs.newest, "newest of job": s.runs.newestOfJob, "newest of state": s.runs.newestOfState,
+		"group": s.tables.Group, "jobs": s.tables.Jobs, "jobs of": s.tables.JobsOf, "open runs": s.tables.OpenRuns, "open runs of": s.tables.OpenRunsOf, "fence": s.tables.Fence, "count open": s.tables.CountOpen,
+		"read runs": s.tables.ReadRuns, "runs at": s.tables.RunsAt, "runs later": s.tables.RunsLater, "args": s.tables.Args,
+		"rekey": s.tables.Rekey, "rewind": s.tables.Rewind, "set paused": s.tables.SetPaused, "prune": s.tables.Prune,
+		"newest": s.tables.NewestRuns, "newest of job": s.tables.NewestOfJob, "newest of state": s.tables.NewestOfState,
 	}
 }
 
@@ -104,7 +106,7 @@ func (s *Store) LockStatements() map[string]string {
 }
 
 // CountAtMost has Counts count n runs, instead of [jobs.MaxCounted].
-func (s *Store) CountAtMost(n int) { s.counted = n }
+func (s *Store) CountAtMost(n int) { s.Counted = n }
 
 // InUse is how many connections the package's own statements have.
 func (s *Store) InUse() int { return s.own.Stats().InUse }

@@ -12,6 +12,7 @@ import (
 	"github.com/cronlease/cronlease/internal/ledgerrows"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
+	"github.com/cronlease/cronlease/store/internal/sqlledger"
 )
 
 // Read implements [store.Leases].
@@ -42,10 +43,10 @@ func (s *Store) Read(ctx context.Context, groups ...string) ([]store.Reading, er
 			if err := rows.Scan(&i, &now, &file, &owner, &token, &heartbeat, &renewed, &ttl, &released, &resign, &fenceOwner, &fence); err != nil {
 				return err
 			}
-			r := store.Reading{Group: groups[i], Now: instant(now), Server: serverOf(file, of), Session: of.session}
+			r := store.Reading{Group: groups[i], Now: sqlledger.Instant(now), Server: serverOf(file, of), Session: of.session}
 			if owner.Valid {
 				r.Lease = &store.Lease{
-					Owner: owner.String, Token: uint64(token.Int64), Heartbeat: uint64(heartbeat.Int64), RenewedAt: instant(renewed.Int64),
+					Owner: owner.String, Token: uint64(token.Int64), Heartbeat: uint64(heartbeat.Int64), RenewedAt: sqlledger.Instant(renewed.Int64),
 					TTL: time.Duration(min(ttl.Int64, math.MaxInt64/int64(time.Microsecond))) * time.Microsecond, Released: released.Bool, ResignAsked: resign.Bool,
 				}
 			}
@@ -153,13 +154,13 @@ func (s *Store) Release(ctx context.Context, group, owner string, token uint64) 
 func (s *Store) AskResign(ctx context.Context, group string, token uint64) error {
 	entry := ledgerrows.Entry(ctx, jobs.ActionResign, jobs.Key{}, fmt.Sprintf("token %d", token))
 	is := false
-	err := s.do(ctx, "ask to resign", func(ctx context.Context, c *sql.Conn, _ opened) error {
+	err := s.do(ctx, "ask to resign", func(ctx context.Context, c *sql.Conn, of opened) error {
 		return inTx(ctx, c, func(tx *sql.Tx) error {
-			n, err := changed(ctx, tx, s.sql.askResign, group, number(token))
+			n, err := changed(ctx, tx, s.sql.askResign, group, sqlledger.Number(token))
 			if err != nil {
 				return err
 			}
-			if err := tx.QueryRowContext(ctx, s.sql.isAsked, group, number(token)).Scan(&is); err != nil {
+			if err := tx.QueryRowContext(ctx, s.sql.isAsked, group, sqlledger.Number(token)).Scan(&is); err != nil {
 				return err
 			}
 			switch {
@@ -170,8 +171,7 @@ func (s *Store) AskResign(ctx context.Context, group string, token uint64) error
 			default:
 				entry.Result = jobs.Refused
 			}
-			_, err = tx.ExecContext(ctx, s.archive.note, append([]any{group}, entryRow(entry)...)...)
-			return err
+			return s.Note(ctx, connection{tx, of}, group, entry)
 		})
 	})
 	if err == nil && !is {

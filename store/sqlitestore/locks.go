@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/store"
+	"github.com/cronlease/cronlease/store/internal/sqlledger"
 )
 
 var (
@@ -46,7 +47,7 @@ func (s *Store) ReadLocks(ctx context.Context, names ...string) (store.LockReadi
 			if err := rows.Scan(&i, &now, &file, &floor, &version, &queue); err != nil {
 				return err
 			}
-			r.Now, r.Server, r.Floor = instant(now), serverOf(file, of), uint64(floor.Int64)
+			r.Now, r.Server, r.Floor = sqlledger.Instant(now), serverOf(file, of), uint64(floor.Int64)
 			r.Rows[i] = store.LockRow{Name: names[i], Version: uint64(version.Int64), Queue: queue}
 		}
 		return rows.Err()

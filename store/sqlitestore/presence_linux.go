@@ -37,8 +37,8 @@ type presence struct {
 }
 
 // see finds out which replicas are present, by the locks of their processes.
-func (s *Store) see(ctx context.Context, c *sql.Conn, of opened, group string, roster *jobs.Roster) error {
-	server, err := s.server(ctx, c, of)
+func (s *Store) see(ctx context.Context, c connection, group string, roster *jobs.Roster) error {
+	server, err := s.server(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func (s *Store) see(ctx context.Context, c *sql.Conn, of opened, group string, r
 // Announce implements [store.PresenceSignal].
 func (b *signal) Announce(ctx context.Context, token uint64, server string) error {
 	return b.store.do(ctx, "announce a term", func(ctx context.Context, c *sql.Conn, of opened) error {
-		now, err := b.store.server(ctx, c, of)
+		now, err := b.store.server(ctx, connection{c, of})
 		if err != nil {
 			return err
 		}
@@ -75,7 +75,7 @@ func (b *signal) Announce(ctx context.Context, token uint64, server string) erro
 // Present implements [store.PresenceSignal].
 func (b *signal) Present(ctx context.Context, token uint64) (present bool, server string, err error) {
 	err = b.store.do(ctx, "look for the leader's process", func(ctx context.Context, c *sql.Conn, of opened) error {
-		if server, err = b.store.server(ctx, c, of); err != nil {
+		if server, err = b.store.server(ctx, connection{c, of}); err != nil {
 			return err
 		}
 		present, err = isShown(b.store.path, placeOf(server, b.group, token))
@@ -84,10 +84,10 @@ func (b *signal) Present(ctx context.Context, token uint64) (present bool, serve
 	return present, server, err
 }
 
-func (s *Store) server(ctx context.Context, c *sql.Conn, of opened) (string, error) {
+func (s *Store) server(ctx context.Context, c connection) (string, error) {
 	var file string
 	err := c.QueryRowContext(ctx, s.locking.file).Scan(&file)
-	return serverOf(file, of), err
+	return c.Server(file), err
 }
 
 // hide ends what the signal shows.

@@ -19,4 +19,4 @@ func isShown(string, int64) (bool, error) { return false, nil }
 
 func placeOf(string, string, uint64) int64 { return 0 }
 
-func (*Store) see(context.Context, *sql.Conn, opened, string, *jobs.Roster) error { return nil }
+func (*Store) see(context.Context, connection, string, *jobs.Roster) error { return nil }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cronlease/cronlease/internal/sqlscan"
 	"github.com/cronlease/cronlease/store"
+	"github.com/cronlease/cronlease/store/internal/sqlledger"
 	"github.com/cronlease/cronlease/store/internal/waiting"
 )
 
@@ -36,7 +37,7 @@ func (s *Store) Beat(ctx context.Context, owner string, heartbeat uint64, r stor
 			if err := rows.Scan(&now, &file, (*sqlscan.Uint)(&number)); err != nil {
 				return err
 			}
-			beat = store.Beat{Renewed: true, Asked: number != known, Now: instant(now), Server: serverOf(file, of)}
+			beat = store.Beat{Renewed: true, Asked: number != known, Now: sqlledger.Instant(now), Server: serverOf(file, of)}
 		}
 		return rows.Err()
 	})
@@ -63,7 +64,7 @@ func (s *Store) RequestSignal(group string, token uint64) store.RequestSignal {
 
 // Wake implements [store.Spreads]. It counts as a change of the group.
 func (s *Store) Wake(ctx context.Context, group string) error {
-	_, err := s.writeRow(ctx, "wake a holder", s.sql.wake, group)
+	_, err := database{s}.Exec(ctx, "wake a holder", sqlledger.Statement{Text: s.sql.wake, Args: []any{group}})
 	return err
 }
 

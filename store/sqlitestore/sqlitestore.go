@@ -51,11 +51,9 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"time"
 
-	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
-	"github.com/cronlease/cronlease/store/ledger"
+	"github.com/cronlease/cronlease/store/internal/sqlledger"
 )
 
 var (
@@ -74,14 +72,12 @@ var errClosed = errors.New("sqlitestore: closed")
 
 // Store is a lease store and a ledger in an SQLite file. It is safe for concurrent use.
 type Store struct {
-	rules
+	*ledgerInFile
 
 	path    string
 	sql     queries
-	runs    ledgerQueries
+	tables  *sqlledger.Queries // of the ledger
 	locking lockQueries
-	replica replicaQueries
-	archive archiveQueries
 	own     *sql.DB // what this package runs
 	pool    *sql.DB // what DB returns
 
@@ -89,8 +85,6 @@ type Store struct {
 
 	closing context.Context // ends with Close
 	close   context.CancelFunc
-
-	counted int // how many runs Counts counts for sure
 
 	mu   sync.Mutex
 	last opened
@@ -123,9 +117,9 @@ func open(path, clock string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sqlitestore: path %q: %w", path, err)
 	}
-	s := &Store{path: name, sql: newQueries(clock), runs: newLedgerQueries(clock), locking: newLockQueries(clock), replica: newReplicaQueries(clock), archive: newArchiveQueries(clock), writing: make(chan struct{}, 1), counted: jobs.MaxCounted}
+	s := &Store{path: name, sql: newQueries(clock), tables: newTables(clock), locking: newLockQueries(clock), writing: make(chan struct{}, 1)}
 	s.closing, s.close = context.WithCancel(context.Background())
-	s.rules = ledger.New("sqlitestore", rows{s})
+	s.ledgerInFile = sqlledger.New("sqlitestore", database{s}, s.tables)
 	s.own = sql.OpenDB(&connector{store: s, own: true})
 	s.own.SetMaxIdleConns(4)
 	s.pool = sql.OpenDB(&connector{store: s})
@@ -183,8 +177,6 @@ func exec(ctx context.Context, c *sql.Conn, statement string, args ...any) (int6
 	}
 	return result.RowsAffected()
 }
-
-func instant(micros int64) time.Time { return time.UnixMicro(micros).UTC() }
 
 // tooLarge reports numbers that no row can have.
 func tooLarge(numbers ...uint64) bool {

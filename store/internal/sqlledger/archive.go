@@ -1,11 +1,10 @@
-package sqlitestore
+package sqlledger
 
 import (
 	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
-	"errors"
 	"math"
 	"slices"
 	"time"
@@ -25,20 +24,25 @@ func entryRow(e jobs.AuditEntry) []any {
 	return []any{e.Name, string(e.Via), string(e.Action), e.Job, tick, int64(e.Trigger), e.Note, string(e.Result)}
 }
 
+// Note writes an entry of the audit, in the transaction of what it is about.
+func (l *Ledger) Note(ctx context.Context, c Conn, group string, e jobs.AuditEntry) error {
+	return c.Run(ctx, []Statement{{l.q.Note, append([]any{group}, entryRow(e)...)}})
+}
+
 // Audit implements [jobs.Archive].
-func (s *Store) Audit(ctx context.Context, group string, filter jobs.AuditFilter) ([]jobs.AuditEntry, error) {
+func (l *Ledger) Audit(ctx context.Context, group string, filter jobs.AuditFilter) ([]jobs.AuditEntry, error) {
 	before := int64(min(cmp.Or(filter.Before, math.MaxInt64), math.MaxInt64))
-	query, args := s.archive.audit, []any{group, before, cmp.Or(max(filter.Limit, 0), defaultLimit)}
+	query, args := l.q.Audit, []any{group, before, cmp.Or(max(filter.Limit, 0), defaultLimit)}
 	if filter.Job != "" {
-		query, args = s.archive.auditOfJob, append(args, filter.Job)
+		query, args = l.q.AuditOfJob, append(args, filter.Job)
 	}
 	var all []jobs.AuditEntry
-	err := s.query(ctx, "read the audit", query, args, func(rows *sql.Rows) error {
+	err := l.query(ctx, "read the audit", query, args, func(rows *sql.Rows) error {
 		var e jobs.AuditEntry
 		var at int64
 		var tick sql.NullInt64
 		err := rows.Scan(&e.ID, &at, &e.Name, &e.Via, &e.Action, &e.Job, &tick, (*sqlscan.Uint)(&e.Trigger), &e.Note, &e.Result)
-		e.At, e.Tick = instant(at), instantOrZero(tick)
+		e.At, e.Tick = Instant(at), instantOrZero(tick)
 		all = append(all, e)
 		return err
 	})
@@ -49,31 +53,17 @@ func (s *Store) Audit(ctx context.Context, group string, filter jobs.AuditFilter
 }
 
 // query runs a query, and f for each row.
-func (s *Store) query(ctx context.Context, action, query string, args []any, f func(*sql.Rows) error) error {
-	return s.do(ctx, action, func(ctx context.Context, c *sql.Conn, _ opened) error {
-		return each(ctx, c, query, args, f)
+func (l *Ledger) query(ctx context.Context, action, query string, args []any, f func(*sql.Rows) error) error {
+	return l.db.Read(ctx, action, func(ctx context.Context, c Conn) error {
+		return Each(ctx, c, query, args, f)
 	})
 }
 
-func each(ctx context.Context, q querier, query string, args []any, f func(*sql.Rows) error) (err error) {
-	rows, err := q.QueryContext(ctx, query, args...)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	for rows.Next() {
-		if err := f(rows); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
-}
-
 // Terms implements [jobs.Archive].
-func (s *Store) Terms(ctx context.Context, group string, filter jobs.TermFilter) ([]jobs.Term, error) {
+func (l *Ledger) Terms(ctx context.Context, group string, filter jobs.TermFilter) ([]jobs.Term, error) {
 	since, last := window(filter.Since, filter.Until)
 	var all []jobs.Term
-	err := s.query(ctx, "read the terms", s.archive.terms, []any{group, last, since, cmp.Or(max(filter.Limit, 0), defaultLimit)}, func(rows *sql.Rows) error {
+	err := l.query(ctx, "read the terms", l.q.Terms, []any{group, last, since, cmp.Or(max(filter.Limit, 0), defaultLimit)}, func(rows *sql.Rows) error {
 		t, err := scanTerm(rows)
 		all = append(all, t)
 		return err
@@ -88,7 +78,7 @@ func scanTerm(rows *sql.Rows) (t jobs.Term, err error) {
 	var began int64
 	var ended sql.NullInt64
 	err = rows.Scan((*sqlscan.Uint)(&t.Token), &t.Owner, &began, &ended, &t.Early, &t.Why)
-	t.Began, t.Ended = instant(began), instantOrZero(ended)
+	t.Began, t.Ended = Instant(began), instantOrZero(ended)
 	return t, err
 }
 
@@ -102,30 +92,28 @@ func window(since, until time.Time) (first, last int64) {
 }
 
 // Attempts implements [jobs.Archive].
-func (s *Store) Attempts(ctx context.Context, group string, key jobs.Key) ([]jobs.Attempt, error) {
+func (l *Ledger) Attempts(ctx context.Context, group string, key jobs.Key) ([]jobs.Attempt, error) {
 	if !ledgerrows.CanBe(key) {
 		return nil, ledgerrows.NoRun(group, key) // the table cannot have it
 	}
 	args := []any{group, key.Job, key.Tick.UnixMicro(), int64(key.Trigger)}
 	var kept []jobs.Attempt
 	var record *jobs.Record
-	err := s.do(ctx, "read the attempts", func(ctx context.Context, c *sql.Conn, _ opened) error {
-		return inReadTx(ctx, c, func(tx *sql.Tx) error {
-			if err := eachRun(ctx, tx, s.archive.run, args, func(r ledger.Run) { record = &r.Record }); err != nil {
-				return err
+	err := l.db.ReadOnce(ctx, "read the attempts", func(ctx context.Context, c Conn) error {
+		if err := eachRun(ctx, c, l.q.Run, args, func(r ledger.Run) { record = &r.Record }); err != nil {
+			return err
+		}
+		return Each(ctx, c, l.q.Attempts, args, func(rows *sql.Rows) error {
+			var a jobs.Attempt
+			var started, finished sql.NullInt64
+			var output []byte
+			err := rows.Scan((*sqlscan.Count)(&a.Number), &a.State, &a.Owner, (*sqlscan.Uint)(&a.Token), &started, &finished, &a.Error, &output)
+			a.Started, a.Finished = instantOrZero(started), instantOrZero(finished)
+			if len(output) > 0 {
+				a.Output = output
 			}
-			return each(ctx, tx, s.archive.attempts, args, func(rows *sql.Rows) error {
-				var a jobs.Attempt
-				var started, finished sql.NullInt64
-				var output []byte
-				err := rows.Scan((*sqlscan.Count)(&a.Number), &a.State, &a.Owner, (*sqlscan.Uint)(&a.Token), &started, &finished, &a.Error, &output)
-				a.Started, a.Finished = instantOrZero(started), instantOrZero(finished)
-				if len(output) > 0 {
-					a.Output = output
-				}
-				kept = append(kept, a)
-				return err
-			})
+			kept = append(kept, a)
+			return err
 		})
 	})
 	switch {
@@ -138,9 +126,9 @@ func (s *Store) Attempts(ctx context.Context, group string, key jobs.Key) ([]job
 }
 
 // Names implements [jobs.Archive].
-func (s *Store) Names(ctx context.Context, group string) (jobs.Names, error) {
+func (l *Ledger) Names(ctx context.Context, group string) (jobs.Names, error) {
 	var names jobs.Names
-	err := s.query(ctx, "read the names", s.archive.names, []any{group}, func(rows *sql.Rows) error {
+	err := l.query(ctx, "read the names", l.q.Names, []any{group}, func(rows *sql.Rows) error {
 		var name string
 		var paused bool
 		err := rows.Scan(&name, &paused)
@@ -157,7 +145,7 @@ func (s *Store) Names(ctx context.Context, group string) (jobs.Names, error) {
 }
 
 // LoadOf implements [jobs.Archive].
-func (s *Store) LoadOf(ctx context.Context, group string, names []string) (jobs.Snapshot, error) {
+func (l *Ledger) LoadOf(ctx context.Context, group string, names []string) (jobs.Snapshot, error) {
 	if err := jobs.CheckNames(names); err != nil {
 		return jobs.Snapshot{}, err
 	}
@@ -165,11 +153,11 @@ func (s *Store) LoadOf(ctx context.Context, group string, names []string) (jobs.
 	if err != nil {
 		return jobs.Snapshot{}, err
 	}
-	return s.load(ctx, group, "", s.runs.jobsOf, group, string(list))
+	return l.load(ctx, group, "", l.q.JobsOf, group, string(list))
 }
 
 // Newest implements [jobs.Archive].
-func (s *Store) Newest(ctx context.Context, group string, of jobs.Newest) (map[string][]jobs.Record, error) {
+func (l *Ledger) Newest(ctx context.Context, group string, of jobs.Newest) (map[string][]jobs.Record, error) {
 	if err := of.Check(); err != nil {
 		return nil, err
 	}
@@ -179,9 +167,9 @@ func (s *Store) Newest(ctx context.Context, group string, of jobs.Newest) (map[s
 		above = int(jobs.Waiting)
 	}
 	newest := map[string][]jobs.Record{}
-	err := s.do(ctx, "read the newest runs", func(ctx context.Context, c *sql.Conn, _ opened) error {
+	err := l.db.Read(ctx, "read the newest runs", func(ctx context.Context, c Conn) error {
 		for _, job := range of.Jobs {
-			all, err := records(ctx, c, s.archive.newest, group, job, since, last, above, max(1, of.Limit))
+			all, err := records(ctx, c, l.q.Newest, group, job, since, last, above, max(1, of.Limit))
 			if err != nil {
 				return err
 			}
@@ -199,23 +187,23 @@ func (s *Store) Newest(ctx context.Context, group string, of jobs.Newest) (map[s
 
 // Counts implements [jobs.Archive]. It reads about twice as many entries of an index as
 // it counts runs.
-func (s *Store) Counts(ctx context.Context, group string, filter jobs.CountFilter) (jobs.Counts, error) {
+func (l *Ledger) Counts(ctx context.Context, group string, filter jobs.CountFilter) (jobs.Counts, error) {
 	if err := filter.Check(); err != nil {
 		return jobs.Counts{}, err
 	}
 	start := filter.Since.UTC()
 	since, last := window(start, filter.Until)
 	counts := jobs.Counts{Cut: map[string]time.Time{}}
-	err := s.do(ctx, "count the runs", func(ctx context.Context, c *sql.Conn, _ opened) error {
+	err := l.db.Read(ctx, "count the runs", func(ctx context.Context, c Conn) error {
 		// one counts the runs of jobs or in states; those of one name begin at one tick.
 		one := func(name, cut, count string, of []any, most int) error {
 			from := since
 			for _, which := range of {
-				err := each(ctx, c, cut, []any{group, which, since, last, most}, func(rows *sql.Rows) error {
+				err := Each(ctx, c, cut, []any{group, which, since, last, most}, func(rows *sql.Rows) error {
 					var tick int64
 					err := rows.Scan(&tick)
 					from = max(from, tick+1)
-					counts.Cut[name] = instant(from)
+					counts.Cut[name] = Instant(from)
 					return err
 				})
 				if err != nil {
@@ -223,7 +211,7 @@ func (s *Store) Counts(ctx context.Context, group string, filter jobs.CountFilte
 				}
 			}
 			for _, which := range of {
-				err := each(ctx, c, count, []any{group, which, from, last, start.UnixMicro(), filter.Every.Microseconds()}, func(rows *sql.Rows) error {
+				err := Each(ctx, c, count, []any{group, which, from, last, start.UnixMicro(), filter.Every.Microseconds()}, func(rows *sql.Rows) error {
 					n := jobs.Count{Job: name}
 					var bucket int64
 					err := rows.Scan(&bucket, &n.State, (*sqlscan.Count)(&n.Runs))
@@ -238,7 +226,7 @@ func (s *Store) Counts(ctx context.Context, group string, filter jobs.CountFilte
 			return nil
 		}
 		for _, job := range filter.Jobs {
-			if err := one(job, s.archive.cutOf, s.archive.countOf, []any{job}, s.counted/len(filter.Jobs)); err != nil {
+			if err := one(job, l.q.CutOf, l.q.CountOf, []any{job}, l.Counted/len(filter.Jobs)); err != nil {
 				return err
 			}
 		}
@@ -249,7 +237,7 @@ func (s *Store) Counts(ctx context.Context, group string, filter jobs.CountFilte
 		for state := jobs.Running; state <= jobs.Interrupted; state++ {
 			states = append(states, int(state))
 		}
-		return one("", s.archive.cutAll, s.archive.countAll, states, s.counted)
+		return one("", l.q.CutAll, l.q.CountAll, states, l.Counted)
 	})
 	if err != nil {
 		return jobs.Counts{}, err

@@ -1,12 +1,10 @@
-package sqlitestore
+package sqlledger
 
 import (
 	"context"
 	"database/sql"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"time"
 
 	"github.com/cronlease/cronlease/internal/ledgerrows"
 	"github.com/cronlease/cronlease/internal/sqlscan"
@@ -15,63 +13,39 @@ import (
 	"github.com/cronlease/cronlease/store/ledger"
 )
 
-// write runs f as do does, one at a time. Connections that wait for SQLite's lock
-// poll, and get it in no order: with 1,000 writes at once a heartbeat waited for
-// 4.4 s, and waits for 0.04 s like this.
-func (s *Store) write(ctx context.Context, action string, f func(ctx context.Context, c *sql.Conn, of opened) error) error {
-	select {
-	case s.writing <- struct{}{}:
-		defer func() { <-s.writing }()
-	case <-ctx.Done():
-		return fmt.Errorf("sqlitestore: %s: wait for other writes: %w", action, ctx.Err())
-	}
-	return s.do(ctx, action, f)
-}
-
-// writeRow runs a statement and returns how many rows matched.
-func (s *Store) writeRow(ctx context.Context, action, statement string, args ...any) (n int64, err error) {
-	err = s.write(ctx, action, func(ctx context.Context, c *sql.Conn, _ opened) error {
-		n, err = exec(ctx, c, statement, args...)
-		return err
-	})
-	return n, err
-}
-
 // Load implements [jobs.Control]. All that it reads is of one instant.
-func (s *Store) Load(ctx context.Context, group string) (jobs.Snapshot, error) {
-	return s.load(ctx, group, "", s.runs.jobs, group)
+func (l *Ledger) Load(ctx context.Context, group string) (jobs.Snapshot, error) {
+	return l.load(ctx, group, "", l.q.Jobs, group)
 }
 
 // Open implements [store.Spreads].
-func (s *Store) Open(ctx context.Context, group, owner string) (jobs.Snapshot, error) {
-	snapshot, err := s.load(ctx, group, owner, "")
+func (l *Ledger) Open(ctx context.Context, group, owner string) (jobs.Snapshot, error) {
+	snapshot, err := l.load(ctx, group, owner, "")
 	snapshot.Jobs, snapshot.Pauses = nil, nil
 	return snapshot, err
 }
 
 // load runs a query of jobs, if there is one, and reads what else there is to know of the group. With an owner, it reads
 // the open runs of that one alone.
-func (s *Store) load(ctx context.Context, group, owner, query string, args ...any) (jobs.Snapshot, error) {
+func (l *Ledger) load(ctx context.Context, group, owner, query string, args ...any) (jobs.Snapshot, error) {
 	var snapshot jobs.Snapshot
-	err := s.do(ctx, "load ledger", func(ctx context.Context, c *sql.Conn, of opened) error {
-		return inReadTx(ctx, c, func(tx *sql.Tx) error {
-			page, err := s.readGroup(ctx, tx, of, group)
-			if err != nil {
+	err := l.db.ReadOnce(ctx, "load ledger", func(ctx context.Context, c Conn) error {
+		page, err := l.readGroup(ctx, c, group)
+		if err != nil {
+			return err
+		}
+		if query != "" {
+			if err := readJobs(ctx, c, page, query, args...); err != nil {
 				return err
 			}
-			if query != "" {
-				if err := readJobs(ctx, tx, page, query, args...); err != nil {
-					return err
-				}
-			}
-			runs, of := s.runs.openRuns, []any{group}
-			if owner != "" {
-				runs, of = s.runs.openRunsOf, append(of, owner)
-			}
-			open, err := records(ctx, tx, runs, of...)
-			snapshot = page.Snapshot(open)
-			return err
-		})
+		}
+		runs, of := l.q.OpenRuns, []any{group}
+		if owner != "" {
+			runs, of = l.q.OpenRunsOf, append(of, owner)
+		}
+		open, err := records(ctx, c, runs, of...)
+		snapshot = page.Snapshot(open)
+		return err
 	})
 	if err != nil {
 		return jobs.Snapshot{}, err
@@ -80,21 +54,21 @@ func (s *Store) load(ctx context.Context, group, owner, query string, args ...an
 }
 
 // readGroup begins a page with the group's own row.
-func (s *Store) readGroup(ctx context.Context, q querier, of opened, group string) (*ledger.Tx, error) {
+func (l *Ledger) readGroup(ctx context.Context, c Conn, group string) (*ledger.Tx, error) {
 	var (
 		now                int64
-		file, pauses       string
+		server, pauses     string
 		g                  ledger.Group
 		owner, opened      sql.NullString
 		token, openedSince sql.NullInt64
 	)
-	err := q.QueryRowContext(ctx, s.runs.group, group).Scan(&now, &file, (*sqlscan.Uint)(&g.Changes), &g.Paused, &pauses, &owner, &token, &opened, &openedSince)
+	err := c.QueryRowContext(ctx, l.q.Group, group).Scan(&now, &server, (*sqlscan.Uint)(&g.Changes), &g.Paused, &pauses, &owner, &token, &opened, &openedSince)
 	if err != nil {
 		return nil, err
 	}
 	g.Pauses = ledgerrows.ParsePauses(pauses, g.Paused)
-	g.Opened = ledgerrows.ParseOpened(opened.String, instant(openedSince.Int64))
-	page := ledger.NewTx(instant(now), serverOf(file, of))
+	g.Opened = ledgerrows.ParseOpened(opened.String, Instant(openedSince.Int64))
+	page := ledger.NewTx(Instant(now), c.Server(server))
 	page.Group = g
 	if owner.Valid {
 		page.Fence = &store.Fence{Owner: owner.String, Token: uint64(token.Int64)}
@@ -103,8 +77,8 @@ func (s *Store) readGroup(ctx context.Context, q querier, of opened, group strin
 }
 
 // readJobs adds the jobs of a query to a page.
-func readJobs(ctx context.Context, q querier, page *ledger.Tx, query string, args ...any) error {
-	return each(ctx, q, query, args, func(rows *sql.Rows) error {
+func readJobs(ctx context.Context, c Conn, page *ledger.Tx, query string, args ...any) error {
+	return Each(ctx, c, query, args, func(rows *sql.Rows) error {
 		var (
 			name, pauses            string
 			is                      bool
@@ -115,10 +89,10 @@ func readJobs(ctx context.Context, q querier, page *ledger.Tx, query string, arg
 		)
 		err := rows.Scan(&name, &is, &known.Schedule, &since, &ruling, &known.Paused, &pauses, &started, &finished, &gone, &known.Failing, &cursor)
 		if cursor.Valid {
-			page.Newest[name] = instant(cursor.Int64)
+			page.Newest[name] = Instant(cursor.Int64)
 		}
 		if is {
-			known.Since, known.ScheduleSince = instant(since), instant(ruling)
+			known.Since, known.ScheduleSince = Instant(since), Instant(ruling)
 			known.Started, known.Finished, known.Gone = instantOrZero(started), instantOrZero(finished), instantOrZero(gone)
 			known.Pauses = ledgerrows.ParsePauses(pauses, known.Paused)
 			page.Jobs[name] = known
@@ -128,9 +102,9 @@ func readJobs(ctx context.Context, q querier, page *ledger.Tx, query string, arg
 }
 
 // Changes implements [store.Ledger].
-func (s *Store) Changes(ctx context.Context, group string) (changes store.Changes, err error) {
-	err = s.do(ctx, "read changes", func(ctx context.Context, c *sql.Conn, of opened) error {
-		page, err := s.readGroup(ctx, c, of, group)
+func (l *Ledger) Changes(ctx context.Context, group string) (changes store.Changes, err error) {
+	err = l.db.Read(ctx, "read changes", func(ctx context.Context, c Conn) error {
+		page, err := l.readGroup(ctx, c, group)
 		if err == nil {
 			changes = store.Changes{Number: page.Group.Changes, Now: page.Now, Server: page.Server}
 		}
@@ -139,16 +113,8 @@ func (s *Store) Changes(ctx context.Context, group string) (changes store.Change
 	return changes, err
 }
 
-// querier is what runs a query: a connection or a transaction.
-type querier interface {
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-}
-
-// eachRun runs a statement that returns runs, to its end: before, a write has not
-// taken effect.
-func eachRun(ctx context.Context, q querier, statement string, args []any, f func(ledger.Run)) error {
-	return each(ctx, q, statement, args, func(rows *sql.Rows) error {
+func eachRun(ctx context.Context, c Conn, query string, args []any, f func(ledger.Run)) error {
+	return Each(ctx, c, query, args, func(rows *sql.Rows) error {
 		var (
 			r                      ledger.Run
 			claim                  []byte
@@ -158,26 +124,26 @@ func eachRun(ctx context.Context, q querier, statement string, args []any, f fun
 		err := rows.Scan(&r.Job, &tick, (*sqlscan.Uint)(&r.Trigger), &claim, &r.State, &r.Owner, (*sqlscan.Uint)(&r.Token), (*sqlscan.Count)(&r.Attempt),
 			&claimed, &started, &finished, &due, (*sqlscan.Count)(&r.Missed), &r.Error, &r.CancelAsked, &r.HasArgs, &r.Backfill, (*sqlscan.Details)(&r.Details))
 		copy(r.ID[:], claim)
-		r.Tick, r.Claimed = instant(tick), instant(claimed)
+		r.Tick, r.Claimed = Instant(tick), Instant(claimed)
 		r.Started, r.Finished, r.Due = instantOrZero(started), instantOrZero(finished), instantOrZero(due)
 		f(r)
 		return err
 	})
 }
 
-func records(ctx context.Context, q querier, query string, args ...any) ([]jobs.Record, error) {
+func records(ctx context.Context, c Conn, query string, args ...any) ([]jobs.Record, error) {
 	var all []jobs.Record
-	err := eachRun(ctx, q, query, args, func(r ledger.Run) { all = append(all, r.Record) })
+	err := eachRun(ctx, c, query, args, func(r ledger.Run) { all = append(all, r.Record) })
 	return all, err
 }
 
 // Args implements [jobs.Control].
-func (s *Store) Args(ctx context.Context, group string, key jobs.Key) (args json.RawMessage, err error) {
+func (l *Ledger) Args(ctx context.Context, group string, key jobs.Key) (args json.RawMessage, err error) {
 	if !ledgerrows.CanBe(key) {
 		return nil, ledgerrows.NoRun(group, key)
 	}
-	err = s.do(ctx, "read arguments", func(ctx context.Context, c *sql.Conn, _ opened) error {
-		args, err = s.readArgs(ctx, c, group, key)
+	err = l.db.Read(ctx, "read arguments", func(ctx context.Context, c Conn) error {
+		args, err = l.readArgs(ctx, c, group, key)
 		if errors.Is(err, sql.ErrNoRows) {
 			return ledgerrows.NoRun(group, key)
 		}
@@ -186,22 +152,7 @@ func (s *Store) Args(ctx context.Context, group string, key jobs.Key) (args json
 	return args, err
 }
 
-func (s *Store) readArgs(ctx context.Context, q querier, group string, key jobs.Key) (args []byte, err error) {
-	err = q.QueryRowContext(ctx, s.runs.args, group, key.Job, key.Tick.UnixMicro(), int64(key.Trigger)).Scan(&args)
+func (l *Ledger) readArgs(ctx context.Context, c Conn, group string, key jobs.Key) (args []byte, err error) {
+	err = c.QueryRowContext(ctx, l.q.Args, group, key.Job, key.Tick.UnixMicro(), int64(key.Trigger)).Scan(&args)
 	return args, err
-}
-
-func instantOrZero(micros sql.NullInt64) time.Time {
-	if !micros.Valid {
-		return time.Time{}
-	}
-	return instant(micros.Int64)
-}
-
-// number is n as the tables have it, or a number that they do not have.
-func number(n uint64) int64 {
-	if tooLarge(n) {
-		return -1
-	}
-	return int64(n)
 }

@@ -1,9 +1,8 @@
-package sqlitestore
+package sqlledger
 
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"slices"
 	"time"
 
@@ -15,7 +14,7 @@ import (
 
 // Enlist implements [store.Replicas]. A long list takes several statements: part 0 goes
 // last, so that a reader in between has the list before, or none.
-func (s *Store) Enlist(ctx context.Context, group string, r jobs.Replica) error {
+func (l *Ledger) Enlist(ctx context.Context, group string, r jobs.Replica) error {
 	if err := store.CheckName("group", group); err != nil {
 		return err
 	}
@@ -24,7 +23,7 @@ func (s *Store) Enlist(ctx context.Context, group string, r jobs.Replica) error 
 	}
 	parts := joblist.Encode(r)
 	for i, part := range slices.Backward(parts) {
-		if _, err := s.writeRow(ctx, "tell of the replica", s.replica.enlist, group, r.Owner, i, len(parts), number(r.List), r.Version, part); err != nil {
+		if _, err := l.db.Exec(ctx, "tell of the replica", Statement{l.q.Enlist, []any{group, r.Owner, i, len(parts), Number(r.List), r.Version, part}}); err != nil {
 			return err
 		}
 	}
@@ -32,89 +31,77 @@ func (s *Store) Enlist(ctx context.Context, group string, r jobs.Replica) error 
 }
 
 // Refresh implements [store.Replicas].
-func (s *Store) Refresh(ctx context.Context, group, owner string) error {
-	_, err := s.writeRow(ctx, "refresh the replica", s.replica.refresh, group, owner)
+func (l *Ledger) Refresh(ctx context.Context, group, owner string) error {
+	_, err := l.db.Exec(ctx, "refresh the replica", Statement{l.q.Refresh, []any{group, owner}})
 	return err
 }
 
 // Strike implements [store.Replicas].
-func (s *Store) Strike(ctx context.Context, group, owner string, idle time.Duration) error {
-	_, err := s.writeRow(ctx, "strike the replica", s.replica.strike, group, owner, idle.Microseconds())
+func (l *Ledger) Strike(ctx context.Context, group, owner string, idle time.Duration) error {
+	_, err := l.db.Exec(ctx, "strike the replica", Statement{l.q.Strike, []any{group, owner, idle.Microseconds()}})
 	return err
 }
 
 // Roster implements [jobs.Registry]. It is one statement, and one more for each replica
 // whose list is not known.
-func (s *Store) Roster(ctx context.Context, group string, known jobs.Roster) (jobs.Roster, error) {
+func (l *Ledger) Roster(ctx context.Context, group string, known jobs.Roster) (jobs.Roster, error) {
 	var roster jobs.Roster
-	err := s.do(ctx, "read the replicas", func(ctx context.Context, c *sql.Conn, of opened) (err error) {
-		if roster, err = s.readRoster(ctx, c, group); err != nil {
+	err := l.db.Read(ctx, "read the replicas", func(ctx context.Context, c Conn) (err error) {
+		if roster, err = l.readRoster(ctx, c, group); err != nil {
 			return err
 		}
-		if err := s.see(ctx, c, of, group, &roster); err != nil {
+		if err := l.db.See(ctx, c, group, &roster); err != nil {
 			return err
 		}
 		return joblist.Fill(&roster, known, func(r jobs.Replica) (map[string]jobs.ScheduleHash, error) {
-			return s.readList(ctx, c, group, r)
+			return l.readList(ctx, c, group, r)
 		})
 	})
 	return roster, err
 }
 
-func (s *Store) readRoster(ctx context.Context, c *sql.Conn, group string) (roster jobs.Roster, err error) {
-	rows, err := c.QueryContext(ctx, s.replica.roster, group)
-	if err != nil {
-		return jobs.Roster{}, err
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
+func (l *Ledger) readRoster(ctx context.Context, c Conn, group string) (roster jobs.Roster, err error) {
 	var all []joblist.Row
-	for rows.Next() {
+	err = Each(ctx, c, l.q.Roster, []any{group}, func(rows *sql.Rows) error {
 		var (
 			now               int64
 			owner, version    sql.NullString
 			part, parts, list sql.NullInt64
 			since, seen       sql.NullInt64
 		)
-		if err := rows.Scan(&now, &roster.Leader, &owner, &part, &parts, &list, &version, &since, &seen); err != nil {
-			return jobs.Roster{}, err
-		}
-		roster.Now = instant(now)
+		err := rows.Scan(&now, &roster.Leader, &owner, &part, &parts, &list, &version, &since, &seen)
+		roster.Now = Instant(now)
 		if owner.Valid {
-			r := jobs.Replica{Owner: owner.String, Version: version.String, Since: instant(since.Int64), Seen: instant(seen.Int64), List: uint64(list.Int64)}
+			r := jobs.Replica{Owner: owner.String, Version: version.String, Since: Instant(since.Int64), Seen: Instant(seen.Int64), List: uint64(list.Int64)}
 			all = append(all, joblist.Row{Replica: r, Part: int(part.Int64), Parts: int(parts.Int64)})
 		}
-	}
+		return err
+	})
 	roster.Replicas = joblist.Complete(all)
-	return roster, rows.Err()
+	return roster, err
 }
 
 // readList reads the jobs of a replica: see [joblist.Parts.Jobs].
-func (s *Store) readList(ctx context.Context, c *sql.Conn, group string, r jobs.Replica) (_ map[string]jobs.ScheduleHash, err error) {
-	rows, err := c.QueryContext(ctx, s.replica.lists, group, r.Owner)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
+func (l *Ledger) readList(ctx context.Context, c Conn, group string, r jobs.Replica) (map[string]jobs.ScheduleHash, error) {
 	parts := joblist.NewParts(r.List)
-	for rows.Next() {
+	err := Each(ctx, c, l.q.Lists, []any{group, r.Owner}, func(rows *sql.Rows) error {
 		var part, of int
 		var number int64
 		var text []byte
-		if err := rows.Scan(&part, &of, &number, &text); err != nil {
-			return nil, err
-		}
+		err := rows.Scan(&part, &of, &number, &text)
 		parts.Add(part, of, uint64(number), text)
-	}
-	return parts.Jobs(), rows.Err()
+		return err
+	})
+	return parts.Jobs(), err
 }
 
 // GoneSince implements [jobs.Registry].
-func (s *Store) GoneSince(ctx context.Context, group, job string) (gone time.Time, err error) {
-	err = s.do(ctx, "read whether the job is gone", func(ctx context.Context, c *sql.Conn, _ opened) error {
+func (l *Ledger) GoneSince(ctx context.Context, group, job string) (gone time.Time, err error) {
+	err = l.db.Read(ctx, "read whether the job is gone", func(ctx context.Context, c Conn) error {
 		var at int64
-		err := c.QueryRowContext(ctx, s.replica.since, group, job).Scan(&at)
+		err := c.QueryRowContext(ctx, l.q.Since, group, job).Scan(&at)
 		if at > 0 {
-			gone = instant(at)
+			gone = Instant(at)
 		}
 		return err
 	})
@@ -122,12 +109,12 @@ func (s *Store) GoneSince(ctx context.Context, group, job string) (gone time.Tim
 }
 
 // Forget implements [jobs.Registry]. Runs that are over go first, in batches.
-func (s *Store) Forget(ctx context.Context, group, job string, gone time.Time) (bool, error) {
+func (l *Ledger) Forget(ctx context.Context, group, job string, gone time.Time) (bool, error) {
 	if err := ledgerrows.PruneGone(gone,
-		func() (time.Time, error) { return s.GoneSince(ctx, group, job) },
-		func() (int, error) { return s.Prune(ctx, group, job, jobs.History{Keep: 1}, defaultBatch) },
+		func() (time.Time, error) { return l.GoneSince(ctx, group, job) },
+		func() (int, error) { return l.Prune(ctx, group, job, jobs.History{Keep: 1}, defaultBatch) },
 	); err != nil {
 		return false, err
 	}
-	return s.rules.Forget(ctx, group, job, gone)
+	return l.Ledger.Forget(ctx, group, job, gone)
 }

@@ -1,4 +1,4 @@
-package sqlitestore
+package sqlledger
 
 import (
 	"cmp"
@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
-	"time"
 
 	"github.com/cronlease/cronlease/internal/ledgerrows"
 	"github.com/cronlease/cronlease/internal/sqlscan"
@@ -16,37 +15,30 @@ import (
 	"github.com/cronlease/cronlease/store/ledger"
 )
 
-// rules are the methods that write to a ledger.
-type rules = ledger.Ledger
-
 // rows are those of the ledger.
-type rows struct{ *Store }
+type rows struct{ *Ledger }
 
 // Do implements [ledger.Rows].
-func (r rows) Do(ctx context.Context, group string, need ledger.Need, f func(*ledger.Tx)) error {
-	return r.write(ctx, need.Doing, func(ctx context.Context, c *sql.Conn, of opened) error {
-		return inTx(ctx, c, func(tx *sql.Tx) error {
-			// From here on nothing is waited for. To watch a context takes as long as to write a row.
-			ctx := context.WithoutCancel(ctx)
-			page, err := r.read(ctx, tx, of, group, need)
-			if err != nil {
-				return err
-			}
-			was := page.Group
-			f(page)
-			return r.put(ctx, tx, group, was, page)
-		})
+func (l rows) Do(ctx context.Context, group string, need ledger.Need, f func(*ledger.Tx)) error {
+	return l.db.Write(ctx, group, need, func(ctx context.Context, c Conn) error {
+		page, err := l.read(ctx, c, group, need)
+		if err != nil {
+			return err
+		}
+		was := page.Group
+		f(page)
+		return c.Run(ctx, l.put(group, was, page))
 	})
 }
 
 // read returns a page with what is needed.
-func (r rows) read(ctx context.Context, tx *sql.Tx, of opened, group string, need ledger.Need) (*ledger.Tx, error) {
-	page, err := r.readGroup(ctx, tx, of, group)
+func (l rows) read(ctx context.Context, c Conn, group string, need ledger.Need) (*ledger.Tx, error) {
+	page, err := l.readGroup(ctx, c, group)
 	if err != nil {
 		return nil, err
 	}
 	if need.By.Session != "" {
-		if page.Fence, err = r.readFence(ctx, tx, need.By.Session); err != nil {
+		if page.Fence, err = l.readFence(ctx, c, need.By.Session); err != nil {
 			return nil, err
 		}
 	}
@@ -56,7 +48,7 @@ func (r rows) read(ctx context.Context, tx *sql.Tx, of opened, group string, nee
 		if err != nil {
 			return nil, err
 		}
-		if err := readJobs(ctx, tx, page, r.runs.jobsOf, group, string(names)); err != nil {
+		if err := readJobs(ctx, c, page, l.q.JobsOf, group, string(names)); err != nil {
 			return nil, err
 		}
 	}
@@ -69,7 +61,7 @@ func (r rows) read(ctx context.Context, tx *sql.Tx, of opened, group string, nee
 		if err != nil {
 			return nil, err
 		}
-		if err := eachRun(ctx, tx, r.runs.readRuns, []any{string(list), group}, run); err != nil {
+		if err := eachRun(ctx, c, l.q.ReadRuns, []any{group, string(list)}, run); err != nil {
 			return nil, err
 		}
 	}
@@ -77,148 +69,148 @@ func (r rows) read(ctx context.Context, tx *sql.Tx, of opened, group string, nee
 		if !need.Args || !one.HasArgs {
 			continue
 		}
-		if one.Args, err = r.readArgs(ctx, tx, group, key); err != nil {
+		if one.Args, err = l.readArgs(ctx, c, group, key); err != nil {
 			return nil, err
 		}
 		page.Runs[key] = one
 	}
 	if need.Requests != "" {
-		if err := tx.QueryRowContext(ctx, r.runs.countOpen, group, need.Requests).Scan(&page.Open); err != nil {
+		if err := c.QueryRowContext(ctx, l.q.CountOpen, group, need.Requests).Scan(&page.Open); err != nil {
 			return nil, err
 		}
 		at := cmp.Or(need.At, page.Now).UnixMicro()
-		if err := eachRun(ctx, tx, r.runs.runsAt, []any{group, need.Requests, at}, run); err != nil {
+		if err := eachRun(ctx, c, l.q.RunsAt, []any{group, need.Requests, at}, run); err != nil {
 			return nil, err
 		}
 	}
 	if need.Later != "" {
 		later := func(r ledger.Run) { page.Later = append(page.Later, r) }
-		if err := eachRun(ctx, tx, r.runs.runsLater, []any{group, need.Later, need.After.UnixMicro()}, later); err != nil {
+		if err := eachRun(ctx, c, l.q.RunsLater, []any{group, need.Later, need.After.UnixMicro()}, later); err != nil {
 			return nil, err
 		}
 	}
-	return page, errors.Join(r.readTerms(ctx, tx, page, group, need), r.readOldest(ctx, tx, page, group, need))
+	return page, errors.Join(l.readTerms(ctx, c, page, group, need), l.readOldest(ctx, c, page, group, need))
 }
 
-func (r rows) readFence(ctx context.Context, tx *sql.Tx, group string) (*store.Fence, error) {
+func (l rows) readFence(ctx context.Context, c Conn, group string) (*store.Fence, error) {
 	var f store.Fence
-	err := tx.QueryRowContext(ctx, r.runs.fence, group).Scan(&f.Owner, (*sqlscan.Uint)(&f.Token))
+	err := c.QueryRowContext(ctx, l.q.Fence, group).Scan(&f.Owner, (*sqlscan.Uint)(&f.Token))
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
 	return &f, err
 }
 
-func (r rows) readTerms(ctx context.Context, tx *sql.Tx, page *ledger.Tx, group string, need ledger.Need) error {
+func (l rows) readTerms(ctx context.Context, c Conn, page *ledger.Tx, group string, need ledger.Need) error {
 	if need.Term == 0 {
 		return nil
 	}
-	return each(ctx, tx, r.archive.openTerms, []any{group, number(need.Term)}, func(rows *sql.Rows) error {
+	return Each(ctx, c, l.q.OpenTerms, []any{group, Number(need.Term)}, func(rows *sql.Rows) error {
 		t, err := scanTerm(rows)
 		page.Terms[t.Token] = t
 		return err
 	})
 }
 
-func (r rows) readOldest(ctx context.Context, tx *sql.Tx, page *ledger.Tx, group string, need ledger.Need) error {
+func (l rows) readOldest(ctx context.Context, c Conn, page *ledger.Tx, group string, need ledger.Need) error {
 	if need.Oldest == 0 {
 		return nil
 	}
-	if err := tx.QueryRowContext(ctx, r.archive.had, group).Scan(&page.Entries, &page.TermsInAll); err != nil {
+	if err := c.QueryRowContext(ctx, l.q.Had, group).Scan(&page.Entries, &page.TermsInAll); err != nil {
 		return err
 	}
-	err := each(ctx, tx, r.archive.oldest, []any{group, need.Oldest}, func(rows *sql.Rows) error {
+	err := Each(ctx, c, l.q.Oldest, []any{group, need.Oldest}, func(rows *sql.Rows) error {
 		var e jobs.AuditEntry
 		var at int64
 		err := rows.Scan(&e.ID, &at)
-		e.At = instant(at)
+		e.At = Instant(at)
 		page.OldestEntries = append(page.OldestEntries, e)
 		return err
 	})
-	return errors.Join(err, each(ctx, tx, r.archive.firstTerms, []any{group, need.Oldest}, func(rows *sql.Rows) error {
+	return errors.Join(err, Each(ctx, c, l.q.FirstTerms, []any{group, need.Oldest}, func(rows *sql.Rows) error {
 		t, err := scanTerm(rows)
 		page.OldestTerms = append(page.OldestTerms, t)
 		return err
 	}))
 }
 
-// put writes what was put. Triggers of the tables write what the end of a run says of its job. They count changes, too,
-// so the group's own row comes last.
-func (r rows) put(ctx context.Context, tx *sql.Tx, group string, was ledger.Group, page *ledger.Tx) error {
-	w := writer{ctx: ctx, tx: tx, group: group}
+// put returns the statements that write what was put. The group's own row comes last: triggers may have counted changes.
+func (l rows) put(group string, was ledger.Group, page *ledger.Tx) []Statement {
+	w := writes{group: group}
 	for _, one := range page.Rekeyed {
-		w.run(r.runs.rekey, key(one.Was), one.Tick.UnixMicro(), number(one.Trigger), one.ID[:], micros(one.Finished), one.Missed)
-		w.run(r.runs.rewind, one.Job, int64(math.MinInt64))
-		w.run(r.runs.dropCursor, one.Job, int64(math.MinInt64))
+		w.add(l.q.Rekey, key(one.Was), one.Tick.UnixMicro(), Number(one.Trigger), one.ID[:], micros(one.Finished), one.Missed)
+		w.add(l.q.Rewind, one.Job, int64(math.MinInt64))
+		w.add(l.q.DropCursor, one.Job, int64(math.MinInt64))
 	}
 	for _, k := range page.PutRuns() {
-		w.run(r.runs.putRun, runRow(page.Runs[k])...)
+		w.add(l.q.PutRun, runRow(page.Runs[k])...)
 	}
 	for _, a := range page.Attempts {
-		w.run(r.archive.keep, key(a.Key), a.Number, int(a.State), a.Owner, number(a.Token), micros(a.Started), micros(a.Finished), a.Error, orEmpty(a.Output))
-		w.run(r.archive.drop, key(a.Key), a.Number-jobs.MaxAttempts)
+		w.add(l.q.Keep, key(a.Key), a.Number, int(a.State), a.Owner, Number(a.Token), micros(a.Started), micros(a.Finished), []byte(a.Error), orEmpty(a.Output))
+		w.add(l.q.Drop, key(a.Key), a.Number-jobs.MaxAttempts)
 	}
 	for _, name := range page.PutJobs() {
 		k := page.Jobs[name]
-		w.run(r.runs.putJob, name, k.Schedule, k.Since.UnixMicro(), k.ScheduleSince.UnixMicro(), micros(k.Gone))
+		w.add(l.q.PutJob, name, k.Schedule, k.Since.UnixMicro(), k.ScheduleSince.UnixMicro(), micros(k.Gone))
 		if page.Group.Changes != was.Changes {
-			w.run(r.runs.setPaused, name, k.Paused, ledgerrows.FormatPauses(k.Pauses))
+			w.add(l.q.SetPaused, name, k.Paused, ledgerrows.FormatPauses(k.Pauses))
 		}
 	}
+	for _, name := range page.Judged() {
+		k := page.Jobs[name]
+		w.add(l.q.Judge, name, micros(k.Started), micros(k.Finished), k.Failing)
+	}
 	if page.Forgotten != "" {
-		w.run(r.runs.forget, page.Forgotten)
+		w.add(l.q.Forget, page.Forgotten)
 	}
 	if g := page.Group; g.Opened != was.Opened {
 		at := g.Opened.At.UnixMicro()
-		w.run(r.runs.putJob, "", ledgerrows.FormatOpened(g.Opened), at, at, nil)
+		w.add(l.q.PutJob, "", ledgerrows.FormatOpened(g.Opened), at, at, nil)
 	}
 	if g := page.Group; g.Changes != was.Changes {
-		w.run(r.runs.putGroup, int64(g.Changes), g.Paused, ledgerrows.FormatPauses(g.Pauses))
+		w.add(l.q.PutGroup, int64(g.Changes), g.Paused, ledgerrows.FormatPauses(g.Pauses))
 	}
 	for _, e := range page.NewEntries {
-		w.run(r.archive.note, entryRow(e)...)
+		w.add(l.q.Note, entryRow(e)...)
 	}
 	for _, token := range page.PutTerms() {
 		t := page.Terms[token]
-		w.run(r.archive.putTerm, number(t.Token), t.Owner, t.Began.UnixMicro(), micros(t.Ended), t.Early, t.Why)
+		w.add(l.q.PutTerm, Number(t.Token), t.Owner, t.Began.UnixMicro(), micros(t.Ended), t.Early, t.Why)
 	}
 	for _, e := range page.OldestEntries[:page.DroppedEntries] {
-		w.run(r.archive.dropEntry, number(e.ID))
+		w.add(l.q.DropEntry, Number(e.ID))
 	}
 	for _, t := range page.OldestTerms[:page.DroppedTerms] {
-		w.run(r.archive.dropTerm, number(t.Token))
+		w.add(l.q.DropTerm, Number(t.Token))
 	}
-	return w.err
+	return w.all
 }
 
-// writer runs statements about a group until one fails.
-type writer struct {
-	ctx   context.Context
-	tx    *sql.Tx
+// writes are statements about a group.
+type writes struct {
 	group string
-	err   error
+	all   []Statement
 }
 
-// run runs a statement whose first parameter is the group. A key among the others is three of them.
-func (w *writer) run(statement string, args ...any) {
-	if w.err != nil {
-		return
+// add adds a statement whose first parameter is the group. A key among the others is three of them.
+func (w *writes) add(text string, args ...any) {
+	if text == "" {
+		return // the tables do it
 	}
-	all := make([]any, 1, len(args)+3)
-	all[0] = w.group
+	all := append(make([]any, 0, len(args)+3), w.group)
 	for _, arg := range args {
 		if k, ok := arg.(key); ok {
-			all = append(all, k.Job, k.Tick.UnixMicro(), number(k.Trigger))
+			all = append(all, k.Job, k.Tick.UnixMicro(), Number(k.Trigger))
 		} else {
 			all = append(all, arg)
 		}
 	}
-	_, w.err = w.tx.ExecContext(w.ctx, statement, all...)
+	w.all = append(w.all, Statement{text, all})
 }
 
 type key jobs.Key
 
-// runRow are the parameters of putRun.
+// runRow are the parameters of PutRun. Errors are of any bytes.
 func runRow(r ledger.Run) []any {
 	id := r.ID[:]
 	if r.ID == (store.ClaimID{}) {
@@ -238,23 +230,7 @@ func runRow(r ledger.Run) []any {
 		details = text
 	}
 	return []any{
-		key(r.Key), id, int(r.State), r.Owner, number(r.Token), r.Attempt, r.Claimed.UnixMicro(), micros(r.Started), micros(r.Finished), micros(r.Due),
-		r.Missed, r.Error, r.CancelAsked, verdict, args, backfill, details,
+		key(r.Key), id, int(r.State), r.Owner, Number(r.Token), r.Attempt, r.Claimed.UnixMicro(), micros(r.Started), micros(r.Finished), micros(r.Due),
+		r.Missed, []byte(r.Error), r.CancelAsked, verdict, args, backfill, details,
 	}
-}
-
-// orEmpty is a value of a column that takes no NULL.
-func orEmpty(b []byte) []byte {
-	if b == nil {
-		return []byte{}
-	}
-	return b
-}
-
-// micros is an instant as the tables have it, or NULL.
-func micros(at time.Time) any {
-	if at.IsZero() {
-		return nil
-	}
-	return at.UnixMicro()
 }
