@@ -9,6 +9,7 @@ import (
 
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
+	"github.com/cronlease/cronlease/store/internal/migrations"
 	"github.com/cronlease/cronlease/store/mysqlstore/internal/mysqlconn"
 	"github.com/cronlease/cronlease/store/mysqlstore/internal/sqltext"
 )
@@ -23,7 +24,12 @@ var (
 func Share() func(context.Context, func(context.Context) error) error { return new(checks).share }
 
 // Statements are those of a migration.
-func Statements(migration, prefix string) []string { return statements(migration, tables{prefix}) }
+func Statements(migration, prefix string) (all []string) {
+	for _, statement := range (migrations.Step{Text: migration}).Statements() {
+		all = append(all, tables{prefix}.replace(statement))
+	}
+	return all
+}
 
 // LedgerSetting is a variable of the session of the ledger's first connection.
 func (s *Store) LedgerSetting(ctx context.Context, name string) (int, error) {

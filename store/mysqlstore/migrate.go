@@ -47,23 +47,6 @@ var migrationFiles embed.FS
 // least that a program has to know.
 var steps = migrations.MustRead("mysqlstore", migrationFiles)
 
-// statements returns the statements of a migration, without comments.
-func statements(migration string, names tables) []string {
-	var lines []string
-	for line := range strings.Lines(migration) {
-		if !strings.HasPrefix(strings.TrimSpace(line), "--") {
-			lines = append(lines, line)
-		}
-	}
-	var all []string
-	for statement := range strings.SplitSeq(strings.Join(lines, ""), ";\n") {
-		if statement = strings.TrimSpace(statement); statement != "" {
-			all = append(all, names.replace(statement))
-		}
-	}
-	return all
-}
-
 // patience is how long Migrate tries a step while another session has the table.
 const patience = 5 * time.Minute
 

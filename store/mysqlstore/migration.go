@@ -116,7 +116,8 @@ func (m *migration) upgrade(ctx context.Context, level, least int) error {
 }
 
 func (m *migration) runStep(ctx context.Context, step migrations.Step) error {
-	for _, statement := range statements(step.Text, m.tables) {
+	for _, statement := range step.Statements() {
+		statement = m.tables.replace(statement)
 		if err := m.exec(ctx, statement); err != nil {
 			return err
 		}

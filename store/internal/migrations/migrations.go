@@ -50,3 +50,20 @@ func MustRead(pkg string, files embed.FS) []Step {
 	}
 	return steps
 }
+
+// Statements returns those of a step, which end with a semicolon at the end of a line, without comments.
+func (s Step) Statements() []string {
+	var lines []string
+	for line := range strings.Lines(s.Text) {
+		if !strings.HasPrefix(strings.TrimSpace(line), "--") {
+			lines = append(lines, line)
+		}
+	}
+	var all []string
+	for statement := range strings.SplitSeq(strings.Join(lines, ""), ";\n") {
+		if statement = strings.TrimSpace(statement); statement != "" {
+			all = append(all, statement)
+		}
+	}
+	return all
+}
