@@ -25,9 +25,10 @@ type RunStarted struct {
 	jobs.Key
 	// Attempt counts from 1.
 	Attempt int
-	// Late is how long after its tick the run starts, by the clock that ticks are judged
-	// by: for the first attempt at a tick of a schedule. Zero for all others.
-	Late time.Duration
+	// First: no attempt at this tick of a schedule has begun before. Late is how long after its tick the run starts, by the
+	// clock that ticks are judged by. Zero for all others.
+	First bool
+	Late  time.Duration
 	// Everywhere: the job runs on each replica, without a lease. Its token is 0.
 	Everywhere bool
 	// Assigned: the leader has assigned the run to this replica (scheduler.WithSpread). The token is that of the replica's session.

@@ -75,7 +75,7 @@ func (g Group) SetSpread(ctx context.Context, on bool) error {
 // Trigger asks for a run of the job now, beside its schedule, and returns its
 // key. The leader starts it as soon as it notices, once; also when the job is paused.
 // If no replica has the job, the error matches [ErrNotDeclared]. If only replicas have it
-// that do not lead, the run waits until one of them does. The error matches [ErrNoJob] if
+// that do not lead, the run waits until one of them does, or goes there where runs are spread. The error matches [ErrNoJob] if
 // the ledger does not know the job, and [ErrManyOpen] if too many of its runs wait or go on.
 func (g Group) Trigger(ctx context.Context, job string) (Key, error) {
 	return g.TriggerWith(ctx, job, nil)

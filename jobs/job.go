@@ -91,7 +91,7 @@ type Job struct {
 	// (scheduler.WithSpread). While no replica has them, its runs wait, and the leader's log says so. Nil: any replica.
 	On Labels
 	// Prefer are labels that the replica should have, in such a group: of those that can have the run now, one with the most of them gets
-	// it, and only then the one with the fewest runs. Nil: none.
+	// it, and only then the one with the fewest runs. Retries go elsewhere all the same, and nothing to one that is slow to begin. Nil: none.
 	Prefer Labels
 	// Sticky has the runs of the job go to one replica in such a group, for what it keeps between them, such as a
 	// cache: of those that Prefer leaves, always the same, as long as it can have them. When a replica comes, it gets
@@ -121,8 +121,8 @@ type Run struct {
 	// Tick is the planned instant, in UTC. It is the same on every replica,
 	// however late the run starts.
 	Tick time.Time
-	// Owner and Token name the term that the run belongs to. Hand the token to
-	// whatever the job writes to, so that it can refuse older ones.
+	// Owner is the replica that runs it. Token is the term's that the run belongs to, and where runs are spread the attempt's
+	// own. Hand it to whatever the job writes to, so that it can refuse older ones.
 	Owner string
 	Token uint64
 	// Attempt is the number of this attempt at the tick, from 1.

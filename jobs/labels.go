@@ -12,7 +12,7 @@ import (
 // MaxLabels is how many labels a replica, or a job, may have.
 const MaxLabels = 32
 
-// Labels are what a replica says of itself, such as disk: ssd, or what a job wants of the replica that runs it ([Job].On).
+// Labels are what a replica says of itself, such as disk: ssd, or what a job wants of the replica that runs it ([Job].On, [Job].Prefer).
 // The zero value is none.
 type Labels map[string]string
 

@@ -9,11 +9,11 @@ import (
 type Record struct {
 	Key
 	State State
-	// Owner and Token name the term that claimed it or moved it last; empty
+	// Owner and Token name the term that claimed it or moved it last, or the replica's session that it was assigned to; empty
 	// and zero for a manual run that no term has taken up yet.
 	Owner string
 	Token uint64
-	// Attempt counts the starts: 0 while it has never been started.
+	// Attempt counts the starts, and those that came to nothing: 0 while there was none. See [Record.Begun].
 	Attempt int
 	// Claimed, Started (the last attempt) and Finished are by the database's
 	// clock; zero where it has not come to that. Where consecutive skipped ticks share
@@ -41,6 +41,9 @@ type Record struct {
 // RunToken is [Run].Token of the newest attempt: what a receiver of tokens has of it. In a group whose runs are spread
 // it is not Token, which is that of the replica's session.
 func (r Record) RunToken() uint64 { return cmp.Or(r.Fencing, r.Token) }
+
+// Begun counts the attempts that have begun.
+func (r Record) Begun() int { return r.Attempt - r.Unbegun }
 
 // Details are what the ledger keeps of a run and compares nowhere: stores keep them as one text.
 // So a field that is added here needs no change of any store.

@@ -125,7 +125,7 @@ func (g *group) claimed(m *Metrics, e event.RunClaimed) {
 func (g *group) started(m *Metrics, e event.RunStarted) {
 	g.open[runOf(e.Key, e.Everywhere)] = hand{e.Token, true, e.Assigned}
 	delete(g.blocked, e.Job)
-	if e.Attempt == 1 && e.Trigger == 0 && !e.Everywhere {
+	if e.First && !e.Everywhere {
 		m.lateness.WithLabelValues(g.label).Observe(e.Late.Seconds())
 	}
 }

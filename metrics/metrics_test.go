@@ -37,7 +37,7 @@ func key(job string, second int) jobs.Key {
 func run(token uint64, k jobs.Key, state jobs.State) []event.Event {
 	return []event.Event{
 		event.RunClaimed{Header: head(token), Key: k},
-		event.RunStarted{Header: head(token), Key: k, Attempt: 1, Late: 20 * time.Millisecond},
+		event.RunStarted{Header: head(token), Key: k, Attempt: 1, First: true, Late: 20 * time.Millisecond},
 		event.RunFinished{Header: head(token), Key: k, Attempt: 1, State: state, Took: 2 * time.Second},
 	}
 }
@@ -120,9 +120,9 @@ func TestRuns(t *testing.T) {
 	observe(m, run(7, key("report", 0), jobs.Succeeded), run(7, key("mail", 0), jobs.TimedOut), run(7, key("mail", 1), jobs.Panicked))
 	retried := key("report", 1)
 	observe(m, []event.Event{
-		event.RunStarted{Header: head(7), Key: retried, Attempt: 1, Late: 2 * time.Second},
+		event.RunStarted{Header: head(7), Key: retried, Attempt: 1, First: true, Late: 2 * time.Second},
 		event.RunFinished{Header: head(7), Key: retried, Attempt: 1, State: jobs.Failed, Took: time.Millisecond, WillRetry: true},
-		event.RunStarted{Header: head(7), Key: key("report", 2), Attempt: 1},
+		event.RunStarted{Header: head(7), Key: key("report", 2), Attempt: 1, First: true},
 		event.RunClaimed{Header: head(7), Key: key("report", 3), Waiting: true, Missed: 4},
 		event.RunClaimed{Header: head(7), Key: key("report", 4), Waiting: true},
 		event.RunDropped{Header: head(7), Key: key("report", 4), State: jobs.Cancelled},
@@ -199,7 +199,7 @@ func TestRuns(t *testing.T) {
 	expect(t, m, fmt.Sprintf(hand, 1), some...)
 	m.Observe(event.RunFinished{Header: head(7), Key: key("report", 2), Attempt: 1, State: jobs.Cancelled, WillRetry: true})
 	expect(t, m, fmt.Sprintf(hand, 0), some...)
-	m.Observe(event.RunStarted{Header: head(7), Key: key("report", 2), Attempt: 1}) // its end is never heard of
+	m.Observe(event.RunStarted{Header: head(7), Key: key("report", 2), Attempt: 1, First: true}) // its end is never heard of
 	m.Observe(event.Leading{Header: head(9)})
 	expect(t, m, fmt.Sprintf(hand, 0), some...)
 }
@@ -255,7 +255,7 @@ func TestHeldUp(t *testing.T) {
 		return fmt.Sprintf("\n\t\t# TYPE %s gauge\n\t\t%s{group=\"billing\",job_name=\"mail\"} %d\n\t", metric, metric, began.Unix()+int64(s))
 	}
 	start := func(s, tick int) {
-		m.Observe(event.RunStarted{Header: at(s), Key: key("mail", tick), Attempt: 1})
+		m.Observe(event.RunStarted{Header: at(s), Key: key("mail", tick), Attempt: 1, First: true})
 	}
 	skip := func(s int, why string, missed bool) {
 		m.Observe(event.TicksSkipped{Header: at(s), Job: "mail", Ticks: 1, Why: why, Missed: missed})
@@ -310,7 +310,7 @@ func TestSpread(t *testing.T) {
 	// A follower.
 	m.Observe(event.Following{Header: head(0), Leader: "worker/b/2/y", LeaderToken: 5})
 	start := func(tick int) {
-		m.Observe(event.RunStarted{Header: head(session), Key: key("mail", tick), Attempt: 1, Assigned: true})
+		m.Observe(event.RunStarted{Header: head(session), Key: key("mail", tick), Attempt: 1, First: true, Assigned: true})
 	}
 	end := func(tick int, state jobs.State) {
 		m.Observe(event.RunFinished{Header: head(session), Key: key("mail", tick), Attempt: 1, Assigned: true, State: state})
@@ -554,7 +554,7 @@ func full() *metrics.Metrics {
 		event.RunFinished{Header: head(7), Key: key("mail", 1), Attempt: 1, State: jobs.Failed, WillRetry: true},
 		event.RunInterrupted{Header: head(7), Key: key("mail", -1)},
 		event.TicksSkipped{Header: head(7), Job: "mail", Ticks: 1, Missed: true}, event.NoticeLeftOut{Header: head(7), Notifier: "report"},
-		event.RunStarted{Header: head(7), Key: key("slow", 1), Attempt: 1}, event.TicksSkipped{Header: head(7), Job: "slow", Ticks: 1},
+		event.RunStarted{Header: head(7), Key: key("slow", 1), Attempt: 1, First: true}, event.TicksSkipped{Header: head(7), Job: "slow", Ticks: 1},
 		event.Heartbeat{Header: head(7)},
 		event.Statement{Header: head(7), Name: "claim", Rows: 1},
 		event.LockGranted{Header: head(0)}, event.LockReleased{Header: head(0)}, event.LocksLost{Header: head(0)},

@@ -168,7 +168,7 @@ func (t *term) foundAway(e *entry, record jobs.Record) bool {
 	isAssigned := record.Owner != "" && (record.State == jobs.Running || record.Fencing > 0) // else it waits under a leader that ran all jobs
 	if !isAssigned || t.spread.crew.IsOver(of) {
 		if r != nil {
-			t.dropAway(r, record.Attempt-record.Unbegun > r.record.Attempt-r.record.Unbegun)
+			t.dropAway(r, record.Begun() > r.record.Begun())
 			t.retired(e) // if it was removed, nothing takes the run up
 		}
 		return false

@@ -1,5 +1,5 @@
 // Package scheduler fires the jobs of a group on the one replica that holds the
-// group's lease. No gocron type is in its API.
+// group's lease, or has it spread their runs over all of them ([WithSpread]). No gocron type is in its API.
 //
 // A term begins: it reads the ledger and declares its jobs; then a fresh gocron scheduler is built
 // for its schedules and started, as an alarm clock. An alarm, or a sweep each second, makes the term

@@ -188,7 +188,7 @@ func (h *here) attempts(starts context.Context, d *declared, tick time.Time) {
 		a := &attempt{Run: run, started: time.Now()}
 		end := a.bound(h.runs, d.Timeout)
 		started := event.RunStarted{Header: s.head(), Key: run.Key(), Attempt: run.Attempt, Everywhere: true}
-		if run.Attempt == 1 {
+		if started.First = run.Attempt == 1; started.First {
 			started.Late = max(0, s.clock.Own().Wall.Sub(tick))
 		}
 		s.events.Emit(started)

@@ -346,7 +346,7 @@ func (t *term) start(r *run) {
 		return
 	}
 	started := event.RunStarted{Header: t.head(), Key: r.record.Key, Attempt: r.record.Attempt, Assigned: t.role == serves}
-	if r.record.Attempt == 1 && r.record.Trigger == 0 {
+	if started.First = r.record.Begun() == 1 && r.record.Trigger == 0; started.First {
 		started.Late = max(0, t.now().Sub(r.record.Tick))
 	}
 	// Here a log that is blocked is noticed: see watchdog. The term may be over when
@@ -367,7 +367,7 @@ func (t *term) start(r *run) {
 		Previous: r.before,
 	}
 	a.Shard, a.Shards = triggers.ShardOf(record.Trigger)
-	bounds := r.entry.Bounds(record.Attempt - record.Unbegun)
+	bounds := r.entry.Bounds(record.Begun())
 	a.LastAttempt = bounds.Last
 	if r.record.Fencing > 0 {
 		a.Token = r.record.Fencing

@@ -32,7 +32,7 @@ import (
 )
 
 // Scheduler runs the jobs of one group on whichever replica holds the group's
-// lease. Every replica declares the same jobs and calls Run. Its methods are
+// lease, or on all of them ([WithSpread]). Every replica declares the same jobs and calls Run. Its methods are
 // safe for concurrent use.
 type Scheduler struct {
 	group    string
@@ -86,7 +86,7 @@ func WithObserver(f func(election.State)) Option { return withElection(election.
 // any number.
 func WithMaxRuns(n int) Option { return func(s *settings.Scheduler) { s.MaxRuns = n } }
 
-// WithLabels says of this replica what jobs may want of the one that runs them ([jobs.Job].On), in a group that is spread
+// WithLabels says of this replica what jobs may want of the one that runs them ([jobs.Job].On and Prefer), in a group that is spread
 // ([WithSpread]). Default none.
 func WithLabels(l jobs.Labels) Option {
 	return func(s *settings.Scheduler) { s.Labels = maps.Clone(l) }

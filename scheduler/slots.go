@@ -225,7 +225,7 @@ func (t *term) readStarts(ctx context.Context, snapshot jobs.Snapshot) error {
 		if e == nil || r.Started.IsZero() || ago >= e.job.Pool.Per {
 			return
 		}
-		for range max(1, r.Attempt-r.Unbegun) {
+		for range max(1, r.Begun()) {
 			t.slots.began(e.job.Pool, time.Now().Add(-ago))
 		}
 	}

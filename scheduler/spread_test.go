@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/election"
+	"github.com/cronlease/cronlease/event"
 	"github.com/cronlease/cronlease/internal/memdb"
 	"github.com/cronlease/cronlease/internal/rounds"
 	"github.com/cronlease/cronlease/jobs"
@@ -114,6 +115,36 @@ func TestSpreadLeaderLeaves(t *testing.T) {
 }
 
 // When a replica dies, its runs are recovered once its session is over, and those of the others go on.
+// Runs that a stuck replica does not begin start late on others, and are told as late: no attempt has begun before.
+func TestSpreadTellsOfLateStarts(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		all := several(6, time.Minute, sleep(30*time.Second))
+		var seen [2]witness
+		c.start(all, scheduler.WithSpread(), seen[0].option())
+		time.Sleep(time.Second)
+		stuck := c.start(all, scheduler.WithSpread())
+		time.Sleep(time.Second)
+		c.start(all, scheduler.WithSpread(), seen[1].option())
+		c.until(time.Minute - time.Millisecond)
+		stuck.link.set(func(l *link) { l.hold["Open"] = time.Minute })
+		c.until(time.Minute + 20*time.Second)
+		moved := 0
+		for i := range seen {
+			for _, e := range events[event.RunStarted](&seen[i]) {
+				if late := e.At.Sub(e.Tick); !e.First || e.Late < late-time.Second || e.Late > late {
+					t.Errorf("%s, attempt %d, starts %v after its tick, and says: first %t, late %v", e.Job, e.Attempt, late, e.First, e.Late)
+				}
+				if e.Attempt > 1 {
+					moved++
+				}
+			}
+		}
+		if moved == 0 {
+			t.Error("no run was moved from the stuck replica")
+		}
+	})
+}
+
 func TestSpreadReplicaDies(t *testing.T) {
 	inBubble(t, func(c *cluster) {
 		all := several(6, time.Minute, sleep(30*time.Second))

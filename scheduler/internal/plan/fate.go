@@ -55,13 +55,13 @@ func (j *Job) Fate(f Found, now time.Time) Fate {
 		return HoldBack
 	case r.State == jobs.Waiting:
 		return Start
-	case !f.Ours && (r.Shards > 0 || j.reruns(r.Attempt-r.Unbegun)):
+	case !f.Ours && (r.Shards > 0 || j.reruns(r.Begun())):
 		return RunAgain
 	case !f.Ours:
 		return Interrupted
 	case j.WasRefused(r.Key) && j.IsTooLate(r.Tick, now):
 		return Lapse
-	case j.WasRefused(r.Key), j.reruns(r.Attempt - r.Unbegun):
+	case j.WasRefused(r.Key), j.reruns(r.Begun()):
 		return Reclaim
 	}
 	return Interrupted
@@ -79,14 +79,14 @@ func (j *Job) IsLeft(f Found) bool {
 func IsHeld(r jobs.Record) bool { return !HasBegun(r) && triggers.IsBackfill(r.Trigger) }
 
 // HasBegun reports whether an attempt at a run has begun, as far as its record knows: that of a start counts the attempt.
-func HasBegun(r jobs.Record) bool { return r.Attempt > r.Unbegun }
+func HasBegun(r jobs.Record) bool { return r.Begun() > 0 }
 
 // WhyInterrupted is why a run is closed that was interrupted.
 func (j *Job) WhyInterrupted(r jobs.Record, ours bool) string {
 	switch {
 	case ours:
 		return "not in hand of its holder"
-	case j.job.Recover == jobs.RecoverRerun && !j.reruns(r.Attempt-r.Unbegun):
+	case j.job.Recover == jobs.RecoverRerun && !j.reruns(r.Begun()):
 		return "not finished by " + r.Owner + ", and interrupted too often to be run again"
 	}
 	return "not finished by " + r.Owner
@@ -109,7 +109,7 @@ func (j *Job) LineUp(claimed time.Time, group []jobs.Pause) (skip string) {
 func (j *Job) Wait(r jobs.Record, now time.Time) time.Duration {
 	longest := j.job.Jitter // for room alone without one
 	if HasBegun(r) {
-		longest = j.job.Retry.Longest(r.Attempt - r.Unbegun) // zero for one that was handed on by a clean stop
+		longest = j.job.Retry.Longest(r.Begun()) // zero for one that was handed on by a clean stop
 	}
 	return min(r.Due.Sub(now), longest)
 }
