@@ -81,6 +81,9 @@ func newFence(ctx context.Context, options []Option) (*fence, error) {
 			return nil, fmt.Errorf("fence: what is held on %q is kept in %T, which keeps no rows in an SQL database: hand its token to what you write to, and let it refuse older ones", h.Name, h.Store)
 		}
 		dialect := s.FenceDialect()
+		if dialect == store.PostgreSQL {
+			return nil, fmt.Errorf("fence: what is held on %q is kept in PostgreSQL, whose transactions this package does not know yet: call the store's CheckHold right before COMMIT", h.Name)
+		}
 		if f.dialect != 0 && dialect != f.dialect {
 			return nil, fmt.Errorf("fence: %q and %q are held in databases of different kinds: one transaction cannot check both", f.holds[0].Name, h.Name)
 		}

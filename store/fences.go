@@ -36,4 +36,6 @@ const (
 	MySQL Dialect = iota + 1
 	// SQLite.
 	SQLite
+	// PostgreSQL.
+	PostgreSQL
 )

@@ -1,0 +1,24 @@
+package pgserver
+
+import (
+	"os"
+	"os/exec"
+	"syscall"
+)
+
+// somebody is who root seems to be to a server.
+const somebody = 1000
+
+// unprivileged has the command of root seem to be another user's, whose files are those of root: PostgreSQL refuses to be
+// root. It is a user namespace, so that the server finds its program and its data wherever root has them.
+func unprivileged(cmd *exec.Cmd) {
+	if os.Getuid() != 0 {
+		return
+	}
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
+	cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: somebody, HostID: 0, Size: 1}}
+	cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: somebody, HostID: 0, Size: 1}}
+}

@@ -1,0 +1,179 @@
+package postgresstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/cronlease/cronlease/store/internal/sqlledger"
+)
+
+const (
+	// lockPatience bounds each wait for a lock where the context has no earlier end: whoever has it may stand still.
+	lockPatience = 5 * time.Second
+	// idlePatience is when the server ends a transaction of a process that stands still in the middle of it.
+	idlePatience = 5 * time.Second
+	// undoLimit bounds a ROLLBACK. Without an answer, the connection is closed, and the server undoes by itself.
+	undoLimit = time.Second
+)
+
+// conn is a connection with a transaction open on it, or without one.
+type conn struct{ *sql.Conn }
+
+// do runs f on a connection.
+func (s *Store) do(ctx context.Context, doing string, f func(context.Context, conn) error) error {
+	return wrap(ctx, doing, s.try(ctx, f))
+}
+
+func (s *Store) try(ctx context.Context, f func(context.Context, conn) error) (err error) {
+	c, err := s.db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, ignoreBad(c.Close())) }()
+	return f(ctx, conn{c})
+}
+
+// ignoreBad leaves out that a connection was broken before, which its statements have said.
+func ignoreBad(err error) error {
+	if errors.Is(err, sql.ErrConnDone) {
+		return nil
+	}
+	return err
+}
+
+// batch sends statements in one message each way, and reads the rows of each by its own function, if that is not nil.
+func (c conn) batch(ctx context.Context, statements []sqlledger.Statement, read []func(pgx.Rows) error) error {
+	return c.Raw(func(dc any) error {
+		driver, ok := dc.(*stdlib.Conn)
+		if !ok {
+			return fmt.Errorf("the pool's connections are of %T: it has to be one of github.com/jackc/pgx/v5/stdlib", dc)
+		}
+		var b pgx.Batch
+		for _, s := range statements {
+			b.Queue(s.Text, s.Args...)
+		}
+		results := driver.Conn().SendBatch(ctx, &b)
+		for i := range statements {
+			if err := readOne(results, i, read); err != nil {
+				return errors.Join(err, ignoreRepeated(err, results.Close()))
+			}
+		}
+		return results.Close()
+	})
+}
+
+func readOne(results pgx.BatchResults, i int, read []func(pgx.Rows) error) error {
+	if i >= len(read) || read[i] == nil {
+		_, err := results.Exec()
+		return err
+	}
+	rows, err := results.Query()
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := read[i](rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// ignoreRepeated leaves out an error that was returned before.
+func ignoreRepeated(before, err error) error {
+	if err != nil && errors.Is(before, err) {
+		return nil
+	}
+	var a, b *pgconn.PgError
+	if errors.As(before, &a) && errors.As(err, &b) && a.Code == b.Code {
+		return nil
+	}
+	return err
+}
+
+// begin are the statements by which a transaction begins: READ COMMITTED, in which each statement sees what was committed
+// before it, and a statement that has waited for a row sees its newest version; and bounds for what it waits for.
+func begin(ctx context.Context) []sqlledger.Statement {
+	patience := lockPatience
+	if end, ok := ctx.Deadline(); ok {
+		patience = max(min(patience, time.Until(end)), 10*time.Millisecond)
+	}
+	return []sqlledger.Statement{
+		{Text: "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"},
+		{
+			Text: "SELECT set_config('lock_timeout', $1::text, true), set_config('idle_in_transaction_session_timeout', $2::text, true)",
+			Args: []any{fmt.Sprintf("%dms", patience.Milliseconds()), fmt.Sprintf("%dms", idlePatience.Milliseconds())},
+		},
+	}
+}
+
+var commit = sqlledger.Statement{Text: "COMMIT"}
+
+// once runs statements as one transaction, in one message each way, and reads the rows of the last one.
+func (s *Store) once(ctx context.Context, doing string, read func(pgx.Rows) error, statements ...sqlledger.Statement) error {
+	all := append(append(begin(ctx), statements...), commit)
+	reads := make([]func(pgx.Rows) error, len(all))
+	reads[len(all)-2] = read
+	return s.do(ctx, doing, func(ctx context.Context, c conn) error {
+		err := c.batch(ctx, all, reads)
+		if err != nil {
+			c.undo(ctx)
+		}
+		return err
+	})
+}
+
+// inTx runs f as one transaction that begins with statements, of which it reads nothing.
+func (c conn) inTx(ctx context.Context, first []sqlledger.Statement, f func(context.Context) error) error {
+	err := c.batch(ctx, append(begin(ctx), first...), nil)
+	if err == nil {
+		err = f(ctx)
+	}
+	if err != nil {
+		c.undo(ctx)
+		return err
+	}
+	_, err = c.ExecContext(ctx, commit.Text)
+	return err
+}
+
+// undo ends a transaction that has failed, also when ctx has ended.
+func (c conn) undo(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
+	defer cancel()
+	_, _ = c.ExecContext(ctx, "ROLLBACK") // else the pool closes a connection with an open transaction
+}
+
+// Server implements [sqlledger.Conn].
+func (c conn) Server(column string) string { return column }
+
+// Run implements [sqlledger.Conn].
+func (c conn) Run(ctx context.Context, statements []sqlledger.Statement) error {
+	if len(statements) == 0 {
+		return nil
+	}
+	return c.batch(ctx, statements, nil)
+}
+
+// lockKey is the number of an advisory lock. Others that have the same by chance wait for each other, and no more.
+func (s *Store) lockKey(kind, name string) int64 {
+	h := fnv.New64a()
+	_, _ = fmt.Fprintf(h, "cronlease %s %q %q", kind, s.schema, name) // never fails
+	return int64(h.Sum64())
+}
+
+// sessionOf is what stands for a server in a reading: no statement rests on a connection.
+func sessionOf(server string) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(server)) // never fails
+	return h.Sum64()
+}

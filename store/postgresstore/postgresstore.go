@@ -1,0 +1,147 @@
+// Package postgresstore keeps leases, locks and the ledger of runs in PostgreSQL, from version 14 on. It implements
+// [store.Leases], [store.Ledger] and [store.Locks], and is a [store.Fences].
+//
+//	store, err := postgresstore.Open("postgres://billing@db/billing")
+//	err = store.Migrate(ctx) // creates the tables
+//
+// It is not finished: it has no signals yet, so that replicas find a hand-over and requests by their next look, and the worker
+// does not know it.
+//
+// # Connections
+//
+// No statement depends on another one of its session but those of one transaction, so that a pooler in transaction mode may
+// stand in between.
+//
+// # Transactions
+//
+// What is written compares the fence row under a shared lock, in READ COMMITTED, whatever the database's default is. The
+// ledger of a group is written by one transaction at a time. A takeover waits for the transactions that have checked its
+// fence row, and those that check it later wait for the takeover.
+package postgresstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/cronlease/cronlease/store"
+	"github.com/cronlease/cronlease/store/internal/sqlledger"
+)
+
+var (
+	_ store.Leases     = (*Store)(nil)
+	_ store.Heartbeats = (*Store)(nil)
+	_ store.Checker    = (*Store)(nil)
+	_ store.Ledger     = (*Store)(nil)
+	_ store.Fences     = (*Store)(nil)
+	_ store.Replicas   = (*Store)(nil)
+	_ store.Archive    = (*Store)(nil)
+	_ store.Locks      = (*Store)(nil)
+)
+
+var errClosed = errors.New("postgresstore: closed")
+
+// Store is a store in a PostgreSQL database. It is safe for concurrent use.
+type Store struct {
+	*tables
+
+	db      *sql.DB
+	owns    bool // db is closed with the store
+	schema  string
+	sql     queries
+	locking lockQueries
+}
+
+// tables are those of the ledger.
+type tables = sqlledger.Ledger
+
+// Option changes how a store is made.
+type Option func(*options)
+
+type options struct{ schema, clock, server string }
+
+// WithSchema has the tables be in that schema, which [Store.Migrate] creates. Without it they are in the first one of the
+// connection's search_path.
+func WithSchema(name string) Option { return func(o *options) { o.schema = name } }
+
+// Open returns a store in the database of that URL, or of a string of keywords and values as libpq has it. It opens nothing:
+// the first statement does. [Store.Close] closes its connections.
+func Open(dsn string, opts ...Option) (*Store, error) {
+	config, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		return nil, fmt.Errorf("postgresstore: %w", err) // pgx leaves passwords out
+	}
+	// One message each way, and nothing that is left behind on the server: the next statement may meet another session
+	// behind a pooler.
+	config.DefaultQueryExecMode = pgx.QueryExecModeExec
+	s := newStore(stdlib.OpenDB(*config), opts)
+	s.owns = true
+	return s, nil
+}
+
+// New returns a store in the database of a pool of package [stdlib], which the caller closes. Behind a pooler in transaction
+// mode its connections need a [pgx.QueryExecMode] that prepares no statements.
+func New(db *sql.DB, opts ...Option) *Store { return newStore(db, opts) }
+
+// NewFromPool is New for a pool of pgx. Close it after the store.
+func NewFromPool(pool *pgxpool.Pool, opts ...Option) *Store {
+	s := newStore(stdlib.OpenDBFromPool(pool), opts)
+	s.owns = true
+	return s
+}
+
+func newStore(db *sql.DB, opts []Option) *Store {
+	o := options{clock: clock, server: server}
+	for _, opt := range opts {
+		opt(&o)
+	}
+	s := &Store{db: db, schema: o.schema}
+	prefix := s.prefix()
+	s.sql, s.locking = newQueries(prefix, o), newLockQueries(prefix, o)
+	s.tables = sqlledger.New("postgresstore", database{s}, &sqlledger.Queries{
+		LedgerQueries: newLedgerQueries(prefix, o), ArchiveQueries: newArchiveQueries(prefix, o), ReplicaQueries: newReplicaQueries(prefix, o),
+	})
+	return s
+}
+
+// Close closes the connections of a store that has its own, once the statements that run have ended.
+func (s *Store) Close() error {
+	if !s.owns {
+		return nil
+	}
+	return s.db.Close()
+}
+
+// DB is the pool that the store uses.
+func (s *Store) DB() *sql.DB { return s.db }
+
+// wrap names what a statement was for in its error, and why its context ended.
+func wrap(ctx context.Context, doing string, err error) error {
+	if err == nil || errors.Is(err, store.ErrChanged) {
+		return err
+	}
+	if cause := ctx.Err(); cause != nil && !errors.Is(err, cause) {
+		err = fmt.Errorf("%w: %w", cause, err)
+	}
+	if strings.Contains(err.Error(), "sql: database is closed") {
+		return errClosed
+	}
+	return fmt.Errorf("postgresstore: %s: %w", doing, explain(err))
+}
+
+// tooLarge reports numbers that no row can have.
+func tooLarge(numbers ...uint64) bool {
+	for _, n := range numbers {
+		if n > math.MaxInt64 {
+			return true
+		}
+	}
+	return false
+}
