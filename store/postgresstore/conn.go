@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store/internal/sqlledger"
 )
 
@@ -54,7 +56,7 @@ func (c conn) batch(ctx context.Context, statements []sqlledger.Statement, read 
 	return c.Raw(func(dc any) error {
 		driver, ok := dc.(*stdlib.Conn)
 		if !ok {
-			return fmt.Errorf("the pool's connections are of %T: it has to be one of github.com/jackc/pgx/v5/stdlib", dc)
+			return notPgx(dc)
 		}
 		var b pgx.Batch
 		for _, s := range statements {
@@ -68,6 +70,10 @@ func (c conn) batch(ctx context.Context, statements []sqlledger.Statement, read 
 		}
 		return results.Close()
 	})
+}
+
+func notPgx(c any) error {
+	return fmt.Errorf("%w: the pool's connections are of %T: it has to be one of github.com/jackc/pgx/v5/stdlib", lease.ErrSetup, c)
 }
 
 func readOne(results pgx.BatchResults, i int, read []func(pgx.Rows) error) error {
@@ -161,14 +167,20 @@ func (c conn) Run(ctx context.Context, statements []sqlledger.Statement) error {
 	if len(statements) == 0 {
 		return nil
 	}
+	for _, s := range statements {
+		for i, arg := range s.Args {
+			if text, ok := arg.(string); ok {
+				s.Args[i] = storable(text)
+			}
+		}
+	}
 	return c.batch(ctx, statements, nil)
 }
 
-// lockKey is the number of an advisory lock. Others that have the same by chance wait for each other, and no more.
-func (s *Store) lockKey(kind, name string) int64 {
-	h := fnv.New64a()
-	_, _ = fmt.Fprintf(h, "cronlease %s %q %q", kind, s.schema, name) // never fails
-	return int64(h.Sum64())
+// storable is a text as PostgreSQL takes it, which is UTF-8 without the character 0: a name or note that is not must not
+// keep an action from being carried out.
+func storable(text string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
 }
 
 // sessionOf is what stands for a server in a reading: no statement rests on a connection.

@@ -3,7 +3,6 @@ package postgresstore
 import (
 	"context"
 
-	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store/internal/sqlledger"
 	"github.com/cronlease/cronlease/store/ledger"
 )
@@ -35,10 +34,10 @@ func (s database) ReadOnce(ctx context.Context, doing string, f func(context.Con
 // Write implements [sqlledger.Database]. One transaction at a time writes a group's ledger. It locks the fence row behind
 // whoever waits to take over, and before it reads anything else.
 func (s database) Write(ctx context.Context, group string, need ledger.Need, f func(context.Context, sqlledger.Conn) error) error {
-	first := []sqlledger.Statement{{Text: s.sql.queue, Args: []any{s.lockKey("ledger", group)}}}
+	first := []sqlledger.Statement{{Text: s.sql.queue, Args: []any{"ledger " + group}}}
 	if need.By.Owner != "" {
 		fence := need.By.Fence()
-		first = append(first, sqlledger.Statement{Text: s.sql.lockFence, Args: []any{fence, s.lockKey("fence", fence)}})
+		first = append(first, sqlledger.Statement{Text: s.sql.lockFence, Args: []any{fence, "fence " + fence}})
 	}
 	return s.do(ctx, need.Doing, func(ctx context.Context, c conn) error {
 		for {
@@ -63,6 +62,3 @@ func (s database) Exec(ctx context.Context, doing string, st sqlledger.Statement
 	})
 	return n, err
 }
-
-// See implements [sqlledger.Database]: no process shows that it is there.
-func (database) See(context.Context, sqlledger.Conn, string, *jobs.Roster) error { return nil }

@@ -18,7 +18,7 @@ func (s *Store) CheckHold(ctx context.Context, tx store.Querier, h lease.Hold) (
 	if tooLarge(h.Token, h.Run.Trigger) {
 		return false, nil
 	}
-	check, values := s.sql.checkFence, []any{h.Name, s.lockKey("fence", h.Name), h.Owner, int64(h.Token)}
+	check, values := s.sql.checkFence, []any{h.Name, "fence " + h.Name, h.Owner, int64(h.Token)}
 	switch h.Kind {
 	case lease.HoldLock:
 		check, values = s.locking.check, []any{h.Name, h.Mark}

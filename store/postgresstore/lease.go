@@ -80,7 +80,7 @@ func (s *Store) Acquire(ctx context.Context, a store.Acquire) (uint64, error) {
 	}
 	var token int64
 	err := s.once(ctx, "acquire", func(rows pgx.Rows) error { return rows.Scan(&token) },
-		sqlledger.Statement{Text: s.sql.queue, Args: []any{s.lockKey("fence", group)}},
+		sqlledger.Statement{Text: s.sql.queue, Args: []any{"fence " + group}},
 		sqlledger.Statement{Text: s.sql.acquire, Args: []any{
 			group, int64(f.Token), int64(l.Token), int64(l.Heartbeat), a.Owner, sqlledger.Number(a.Floor), int64(a.Heartbeat), a.TTL.Microseconds(), a.Read.Server,
 		}})

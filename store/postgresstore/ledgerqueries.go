@@ -21,8 +21,8 @@ const (
 )
 
 // newLedgerQueries returns the statements about runs and jobs.
-func newLedgerQueries(schema string, o options) sqlledger.LedgerQueries {
-	text := texts(schema, o, "{columns}", runColumns, "{shown}", shownColumns)
+func newLedgerQueries(o options) sqlledger.LedgerQueries {
+	text := texts(o, "{channel}", strings.ReplaceAll(channel, "{schema}", schemaOf(o)), "{columns}", runColumns, "{shown}", shownColumns)
 	newestOf := func(state string) string {
 		return `
 SELECT {shown} FROM {s}cronlease_run
@@ -93,7 +93,8 @@ ON CONFLICT (grp, name) DO UPDATE SET schedule = excluded.schedule, schedule_sin
 		SetPaused: text.Replace(`UPDATE {s}cronlease_job SET paused = $3::boolean, pauses = $4::text WHERE grp = $1::text AND name = $2::text`),
 		PutGroup: text.Replace(`
 INSERT INTO {s}cronlease_group (name, changes, paused, pauses) VALUES ($1, $2, $3, $4)
-ON CONFLICT (name) DO UPDATE SET changes = excluded.changes, paused = excluded.paused, pauses = excluded.pauses`),
+ON CONFLICT (name) DO UPDATE SET changes = excluded.changes, paused = excluded.paused, pauses = excluded.pauses
+RETURNING pg_notify({channel}, 'asked ' || name)`),
 		Forget: text.Replace(`
 WITH runs AS (DELETE FROM {s}cronlease_run WHERE grp = $1::text AND job = $2::text)
 DELETE FROM {s}cronlease_job WHERE grp = $1::text AND name = $2::text`),
@@ -128,8 +129,8 @@ const byAge = `
 ORDER BY tick DESC, job DESC, trigger_id DESC LIMIT $3::bigint`
 
 // newArchiveQueries returns the statements about what people look at later.
-func newArchiveQueries(schema string, o options) sqlledger.ArchiveQueries {
-	text := texts(schema, o, "{shown}", shownColumns,
+func newArchiveQueries(o options) sqlledger.ArchiveQueries {
+	text := texts(o, "{shown}", shownColumns,
 		"{entry}", "id, at, actor, via, action, job, tick, trigger_id, note, result",
 		"{term}", "token, owner, began_at, ended_at, early, why",
 	)
@@ -192,8 +193,8 @@ WHERE grp = $1::text AND state = $2::smallint AND tick >= $3::bigint AND tick <=
 }
 
 // newReplicaQueries returns the statements about replicas.
-func newReplicaQueries(schema string, o options) sqlledger.ReplicaQueries {
-	text := texts(schema, o)
+func newReplicaQueries(o options) sqlledger.ReplicaQueries {
+	text := texts(o)
 	return sqlledger.ReplicaQueries{
 		Enlist: text.Replace(`
 INSERT INTO {s}cronlease_replica (grp, owner, part, parts, list, version, since, seen_at, jobs)

@@ -4,12 +4,12 @@ import "strings"
 
 // lockQueries are the statements of locks; see [queries].
 type lockQueries struct {
-	read, insert, update, updateOne, check string
-	held, idle, raiseFloor, pruneLocks     string
-	pruneLeases, pruneFences, pruneGroups  string
+	read, insert, update, updateOne, check, notify string
+	held, idle, raiseFloor, pruneLocks             string
+	pruneLeases, pruneFences, pruneGroups          string
 }
 
-func newLockQueries(schema string, o options) lockQueries {
+func newLockQueries(o options) lockQueries {
 	// A JSON array of [name, expected version, version, queue in hexadecimal], in the order in which rows are locked.
 	const asked = `
 WITH asked AS MATERIALIZED (
@@ -21,7 +21,7 @@ l AS MATERIALIZED (
 UPDATE {s}cronlease_lock AS u SET version = asked.version, queue = asked.queue, written_at = {now}
 FROM asked JOIN l ON l.name = asked.name AND l.version = asked.expect
 WHERE u.name = asked.name RETURNING u.name`
-	text := texts(schema, o)
+	text := texts(o, "{channel}", strings.ReplaceAll(channel, "{schema}", schemaOf(o)))
 	return lockQueries{
 		read: text.Replace(`
 SELECT asked.ord - 1, instant.now, instant.server, floor.version, l.version, l.queue
@@ -43,6 +43,8 @@ RETURNING name`),
 
 		check: text.Replace(`
 SELECT count(*) FROM (SELECT queue FROM {s}cronlease_lock WHERE name = $1::text FOR SHARE) AS l WHERE position($2::bytea IN l.queue) > 0`),
+
+		notify: text.Replace(`SELECT pg_notify({channel}, address) FROM unnest($1::text[]) AS address`),
 
 		// Of what one looks at, the next deletes what is still the same. The floor is the row without a name.
 		idle: text.Replace(`

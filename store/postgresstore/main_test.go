@@ -115,8 +115,9 @@ func harness(t testing.TB) storetest.Harness {
 			t.Helper()
 			run(t, db, "UPDATE stepped SET micros = micros + $1", by.Microseconds())
 		},
-		Restart: func(t testing.TB) { t.Helper(); run(t, db, "UPDATE stepped SET start = start + 1") },
-		Fenced:  storetest.FencedOn(db),
+		Restart:    func(t testing.TB) { t.Helper(); run(t, db, "UPDATE stepped SET start = start + 1") },
+		SignalsAll: true,
+		Fenced:     storetest.FencedOn(db),
 	}
 }
 

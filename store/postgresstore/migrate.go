@@ -60,7 +60,7 @@ func (s *Store) MigrateSteps(ctx context.Context, patience time.Duration, made f
 			}
 			first := []sqlledger.Statement{
 				{Text: "SELECT set_config('lock_timeout', $1::text, true)", Args: []any{tryFor}},
-				{Text: s.sql.queue, Args: []any{s.lockKey("migration", "")}},
+				{Text: s.sql.queue, Args: []any{"migration"}},
 			}
 			return c.inTx(ctx, first, func(ctx context.Context) error { level, names, err = s.upgrade(ctx, c); return err })
 		})
@@ -101,7 +101,7 @@ func (s *Store) migrated(ctx context.Context, c conn) (level int, missing []stri
 // versions reads the least version that a program has to know, and the newest step that was made, see [migrations.Step];
 // both are 0 when there are no tables.
 func (s *Store) versions(ctx context.Context, c conn) (least, level int, err error) {
-	err = c.QueryRowContext(ctx, texts(s.prefix(), options{}).Replace("SELECT version, level FROM {s}cronlease_schema")).Scan(&least, &level)
+	err = c.QueryRowContext(ctx, texts(s.options).Replace("SELECT version, level FROM {s}cronlease_schema")).Scan(&least, &level)
 	if is := code(err); is == undefinedTable || is == invalidSchema {
 		return 0, 0, nil
 	}
@@ -110,14 +110,14 @@ func (s *Store) versions(ctx context.Context, c conn) (least, level int, err err
 
 // upgrade is called in a transaction, while no other program migrates.
 func (s *Store) upgrade(ctx context.Context, c conn) (level int, made []string, err error) {
-	text := texts(s.prefix(), options{})
+	text := texts(s.options)
 	// One by one: what a pool prepares has to be there.
 	create := []string{
 		"CREATE TABLE IF NOT EXISTS {s}cronlease_schema (one boolean PRIMARY KEY CHECK (one), version integer NOT NULL, level integer NOT NULL)",
 		"INSERT INTO {s}cronlease_schema VALUES (true, 0, 0) ON CONFLICT DO NOTHING",
 	}
-	if s.schema != "" {
-		create = append([]string{"CREATE SCHEMA IF NOT EXISTS " + pgx.Identifier{s.schema}.Sanitize()}, create...)
+	if s.options.schema != "" {
+		create = append([]string{"CREATE SCHEMA IF NOT EXISTS " + pgx.Identifier{s.options.schema}.Sanitize()}, create...)
 	}
 	for _, statement := range create {
 		if _, err := c.ExecContext(ctx, text.Replace(statement)); err != nil {
@@ -197,12 +197,4 @@ SELECT current_setting('server_version_num')::integer, pg_is_in_recovery(), curr
 		}
 		return err
 	})
-}
-
-// prefix is what stands before the name of a table.
-func (s *Store) prefix() string {
-	if s.schema == "" {
-		return ""
-	}
-	return pgx.Identifier{s.schema}.Sanitize() + "."
 }

@@ -4,8 +4,7 @@
 //	store, err := postgresstore.Open("postgres://billing@db/billing")
 //	err = store.Migrate(ctx) // creates the tables
 //
-// It is not finished: it has no signals yet, so that replicas find a hand-over and requests by their next look, and the worker
-// does not know it.
+// It is not finished: packages fence and locks do not know it yet, nor does the worker.
 //
 // # Connections
 //
@@ -26,6 +25,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"sync"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -54,9 +54,16 @@ type Store struct {
 
 	db      *sql.DB
 	owns    bool // db is closed with the store
-	schema  string
+	options options
 	sql     queries
 	locking lockQueries
+
+	closing  context.Context // ends with Close
+	close    context.CancelFunc
+	sessions sync.WaitGroup
+
+	mu    sync.Mutex
+	hears *session // nil: there was none
 }
 
 // tables are those of the ledger.
@@ -102,17 +109,20 @@ func newStore(db *sql.DB, opts []Option) *Store {
 	for _, opt := range opts {
 		opt(&o)
 	}
-	s := &Store{db: db, schema: o.schema}
-	prefix := s.prefix()
-	s.sql, s.locking = newQueries(prefix, o), newLockQueries(prefix, o)
+	s := &Store{db: db, options: o, sql: newQueries(o), locking: newLockQueries(o)}
+	s.closing, s.close = context.WithCancel(context.Background())
 	s.tables = sqlledger.New("postgresstore", database{s}, &sqlledger.Queries{
-		LedgerQueries: newLedgerQueries(prefix, o), ArchiveQueries: newArchiveQueries(prefix, o), ReplicaQueries: newReplicaQueries(prefix, o),
+		LedgerQueries: newLedgerQueries(o), ArchiveQueries: newArchiveQueries(o), ReplicaQueries: newReplicaQueries(o),
 	})
 	return s
 }
 
 // Close closes the connections of a store that has its own, once the statements that run have ended.
 func (s *Store) Close() error {
+	s.mu.Lock()
+	s.close()
+	s.mu.Unlock()
+	s.sessions.Wait()
 	if !s.owns {
 		return nil
 	}

@@ -214,6 +214,28 @@ func TestUnfitServers(t *testing.T) {
 	}
 }
 
+// Whoever asks for something may have any name, and give any reason.
+func TestActorsOfAnyName(t *testing.T) {
+	t.Parallel()
+	s := migrated(t, fresh(t))
+	h := take(t, s, "billing", "alice")
+	if err := s.Declare(soon(t), h, []store.Declared{{Name: "job", Schedule: "daily"}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a\x00b", "\xff", "東", strings.Repeat("x", 10_000)} {
+		ctx := jobs.WithActor(soon(t), jobs.Actor{Name: name, Via: jobs.ViaPage})
+		if err := s.AskResign(ctx, "billing", h.Token); err != nil {
+			t.Errorf("AskResign by %.10q: %v", name, err)
+		}
+		if _, err := s.Trigger(ctx, "billing", "job", jobs.Request{}); err != nil {
+			t.Errorf("Trigger by %.10q: %v", name, err)
+		}
+	}
+	if all, err := s.Audit(soon(t), "billing", jobs.AuditFilter{}); err != nil || len(all) != 8 {
+		t.Errorf("%d entries, %v, want 8", len(all), err)
+	}
+}
+
 func TestClosed(t *testing.T) {
 	t.Parallel()
 	s := migrated(t, fresh(t))

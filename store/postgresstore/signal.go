@@ -1,0 +1,340 @@
+package postgresstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store"
+	"github.com/cronlease/cronlease/store/internal/sqlledger"
+	"github.com/cronlease/cronlease/store/internal/waiting"
+)
+
+var (
+	_ store.HandoverSignals = (*Store)(nil)
+	_ store.PresenceSignal  = (*signal)(nil)
+	_ store.RequestSignals  = (*Store)(nil)
+	_ store.Spreads         = (*Store)(nil)
+)
+
+// A waiting signal asks now and then whether the leader is at the other end of its connection, since the server tells
+// nobody when a connection ends: each presentPart of the lease's TTL, which is a second by default, and no more often
+// than presentLeast.
+const (
+	presentPart  = 15
+	presentLeast = 200 * time.Millisecond
+	presentFree  = time.Second // while there is no leader
+	presentOwn   = time.Minute // while it is this process
+)
+
+// announceTries is how often a term tries to be shown: who asks whether it is has its lock for a moment.
+const announceTries = 20
+
+// signal waits for the notification of a release. It wakes all waiters. What it shows is an advisory lock of the session.
+type signal struct {
+	store  *Store
+	group  string
+	closer *waiting.Closer
+
+	waiting sync.Mutex  // held by Wait, with what follows
+	woke    store.Lease // what it woke the waiter for last
+	met     uint64      // the token of a term that it saw present
+
+	mu    sync.Mutex
+	shown *shown // nil: nothing
+}
+
+// shown is what a signal shows, and by which session.
+type shown struct {
+	term   uint64
+	server string
+	by     *session
+}
+
+// HandoverSignal implements [store.HandoverSignals]. A release wakes every waiter at once, and so does, within a fifteenth of
+// the lease's TTL or a fifth of a second, whichever is longer, the end of the connection of a leader that was announced.
+// Behind a pooler in transaction mode nothing is heard, and the next look finds out.
+func (s *Store) HandoverSignal(group string) store.HandoverSignal {
+	return &signal{store: s, group: group, closer: waiting.New(s.closing, "postgresstore: wait for the hand-over signal")}
+}
+
+// Wait implements [store.HandoverSignal].
+func (b *signal) Wait(ctx context.Context) error {
+	b.waiting.Lock()
+	defer b.waiting.Unlock()
+	if err := b.closer.Closed(); err != nil {
+		return err
+	}
+	return b.closer.Until(ctx, b.wait)
+}
+
+func (b *signal) wait(ctx context.Context) error {
+	h, err := b.store.hearing(ctx, "free "+b.group)
+	if err != nil {
+		return fmt.Errorf("postgresstore: wait for the hand-over signal: %w", err)
+	}
+	defer h.stop()
+	if err := b.showAgain(ctx); err != nil {
+		return err
+	}
+	var held *store.Lease // nil: it is free
+	for read := true; ; {
+		if read {
+			wake, is, err := b.look(ctx)
+			if wake || err != nil {
+				return err
+			}
+			held = is
+		}
+		if left, err := b.left(ctx, held); left || err != nil {
+			return err
+		}
+		if read, err = b.rest(ctx, h, held); err != nil {
+			return err
+		}
+	}
+}
+
+// rest returns when it is time to look again, and whether at the lease too. The leader waits for releases, and sees now
+// and then whether it has been replaced without one.
+func (b *signal) rest(ctx context.Context, h *hearer, held *store.Lease) (read bool, err error) {
+	every := presentFree
+	if held != nil {
+		every = max(held.TTL/presentPart, presentLeast)
+		if b.shows(held.Token) {
+			every = presentOwn
+		}
+	}
+	look := time.NewTimer(every)
+	defer look.Stop()
+	select {
+	case <-ctx.Done():
+		return false, ctx.Err()
+	case <-h.over:
+		return false, h.err
+	case <-h.woken:
+		return true, nil
+	case <-look.C:
+		return b.met == 0 || every == presentOwn, nil
+	}
+}
+
+// shows reports whether this process shows a term.
+func (b *signal) shows(term uint64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.shown != nil && b.shown.term == term
+}
+
+// look reports whether to wake the waiter, as the lease is free, and the lease otherwise.
+func (b *signal) look(ctx context.Context) (wake bool, held *store.Lease, err error) {
+	rs, err := b.store.Read(ctx, b.group)
+	if err != nil {
+		return false, nil, err
+	}
+	var now store.Lease
+	if l := rs[0].Lease; l != nil && !l.Released {
+		b.woke = store.Lease{}
+		return false, l, nil
+	} else if l != nil {
+		now = *l
+	} else {
+		now.Released = true
+	}
+	wake = now != b.woke
+	b.woke = now
+	return wake, nil, nil
+}
+
+// left reports, once, that the term was present and is not any more.
+func (b *signal) left(ctx context.Context, held *store.Lease) (bool, error) {
+	if held == nil {
+		return false, nil
+	}
+	term := held.Token
+	present, _, err := b.Present(ctx, term)
+	if err != nil {
+		return false, err
+	}
+	left := !present && b.met == term
+	b.met = 0
+	if present {
+		b.met = term
+	}
+	return left, nil
+}
+
+// presence is the name of the lock that shows a term, or a replica.
+func presence(group string, token uint64) string { return fmt.Sprintf("present %d %s", token, group) }
+
+// Announce implements [store.PresenceSignal].
+func (b *signal) Announce(ctx context.Context, token uint64, server string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.closer.Closed(); err != nil {
+		return err
+	}
+	if b.shown != nil && b.shown.term == token && b.shown.server == server && !b.shown.by.isOver() {
+		return nil
+	}
+	if err := b.hide(ctx); err != nil {
+		return err
+	}
+	return b.show(ctx, token, server)
+}
+
+// showAgain shows by this session what an earlier one has shown.
+func (b *signal) showAgain(ctx context.Context) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.shown == nil || !b.shown.by.isOver() {
+		return nil
+	}
+	return b.show(ctx, b.shown.term, b.shown.server)
+}
+
+// show is called with mu held.
+func (b *signal) show(ctx context.Context, token uint64, server string) error {
+	is, err := b.store.session(ctx)
+	if err != nil {
+		return fmt.Errorf("postgresstore: announce a term: %w", err)
+	}
+	b.shown = &shown{token, server, is}
+	err = is.do(ctx, func(ctx context.Context, c *pgx.Conn) error {
+		for range announceTries {
+			var answers string
+			var has bool
+			if err := c.QueryRow(ctx, b.store.sql.show, presence(b.group, token)).Scan(&answers, &has); err != nil {
+				return err
+			}
+			switch {
+			case !store.IsReplicaToken(token) && answers != server:
+				if _, err := c.Exec(ctx, b.store.sql.hide, presence(b.group, token)); err != nil {
+					return err
+				}
+				return errors.New("another server answers than the one on which the lease was acquired")
+			case has:
+				return nil
+			}
+			<-time.After(time.Millisecond)
+		}
+		return errors.New("another connection shows it")
+	})
+	if err != nil {
+		b.shown = nil
+		return fmt.Errorf("postgresstore: announce a term: %w", err)
+	}
+	return nil
+}
+
+// Present implements [store.PresenceSignal].
+func (b *signal) Present(ctx context.Context, token uint64) (present bool, server string, err error) {
+	err = b.store.do(ctx, "look for the leader's connection", func(ctx context.Context, c conn) error {
+		return c.QueryRowContext(ctx, b.store.sql.present, presence(b.group, token)).Scan(&present, &server)
+	})
+	return present, server, err
+}
+
+// Pass implements [store.HandoverSignal]. It only ends what Announce has begun.
+func (b *signal) Pass(ctx context.Context) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.hide(ctx)
+}
+
+// hide is called with mu held.
+func (b *signal) hide(ctx context.Context) error {
+	is := b.shown
+	if is == nil || is.by.isOver() {
+		b.shown = nil
+		return nil
+	}
+	err := is.by.do(ctx, func(ctx context.Context, c *pgx.Conn) error {
+		_, err := c.Exec(ctx, b.store.sql.hide, presence(b.group, is.term))
+		return err
+	})
+	if err != nil && !is.by.isOver() {
+		return fmt.Errorf("postgresstore: pass the hand-over signal: %w", err)
+	}
+	b.shown = nil
+	return nil
+}
+
+// Close implements [store.HandoverSignal].
+func (b *signal) Close() error {
+	_ = b.closer.Close() // never fails
+	ctx, cancel := context.WithTimeout(context.Background(), undoLimit)
+	defer cancel()
+	return b.Pass(ctx)
+}
+
+// See implements [sqlledger.Database]: it asks for all replicas in one statement.
+func (s database) See(ctx context.Context, c sqlledger.Conn, group string, roster *jobs.Roster) error {
+	for i := range roster.Replicas {
+		r := &roster.Replicas[i]
+		if r.Owner == roster.Leader {
+			continue
+		}
+		var present bool
+		var server string
+		if err := c.QueryRowContext(ctx, s.sql.present, presence(group, store.ReplicaToken(r.Owner))).Scan(&present, &server); err != nil {
+			return err
+		}
+		r.SetPresence(present)
+	}
+	return nil
+}
+
+// Wake implements [store.Spreads]. It counts as a change of the group.
+func (s *Store) Wake(ctx context.Context, group string) error {
+	return s.once(ctx, "wake a holder", nil, sqlledger.Statement{Text: s.sql.wake, Args: []any{group}})
+}
+
+// requestSignal waits for the notification of a request.
+type requestSignal struct {
+	*waiting.Closer
+	store *Store
+	group string
+	token uint64
+}
+
+// RequestSignal implements [store.RequestSignals].
+func (s *Store) RequestSignal(group string, token uint64) store.RequestSignal {
+	return &requestSignal{waiting.New(s.closing, "postgresstore: wait for requests"), s, group, token}
+}
+
+// Wait implements [store.RequestSignal].
+func (r *requestSignal) Wait(ctx context.Context, known *uint64) error {
+	return r.Until(ctx, func(ctx context.Context) error { return r.wait(ctx, known) })
+}
+
+func (r *requestSignal) wait(ctx context.Context, known *uint64) error {
+	h, err := r.store.hearing(ctx, "asked "+r.group)
+	if err != nil {
+		return fmt.Errorf("postgresstore: wait for requests: %w", err)
+	}
+	defer h.stop()
+	for woken := false; ; woken = true {
+		var number int64
+		var holds, resign bool
+		err := r.store.do(ctx, "wait for requests", func(ctx context.Context, c conn) error {
+			return c.QueryRowContext(ctx, r.store.sql.requests, r.group, sqlledger.Number(r.token)).Scan(&number, &holds, &resign)
+		})
+		// What has woken a term that was not replaced is worth a look: Wake may leave nothing else behind.
+		if err != nil || resign || known != nil && uint64(number) != *known || woken && holds {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-h.over:
+			return h.err
+		case <-h.woken:
+		}
+	}
+}
