@@ -65,7 +65,7 @@ test-race: databases prometheus ## test PACKAGES (all) with the race detector, w
 # Each step runs, whatever the others say.
 .PHONY: test-long
 test-long: ## all of everything, which takes hours: before a release, and each night
-	@$(MAKE) -s -k test-rounds redis zookeeper lint model simulate fuzz torture deployments soak
+	@$(MAKE) -s -k test-rounds redis zookeeper postgres lint model simulate fuzz torture deployments soak
 
 .PHONY: test-rounds
 test-rounds: ## test-race with CRONLEASE_ROUNDS times (default 10) as many kills, seeds and the like
@@ -94,6 +94,11 @@ redis: databases ## test redisstore, and the worker on it, on a newer Redis, Val
 zookeeper: databases ## test zkstore, and the worker on it, on a newer ZooKeeper: minutes
 	@scripts/install-databases zookeeper-versions
 	@scripts/test-zookeeper
+
+.PHONY: postgres
+postgres: databases ## test postgresstore on a newer PostgreSQL: a minute
+	@scripts/install-databases postgres-versions
+	@CRONLEASE_POSTGRES="$${XDG_CACHE_HOME:-$$HOME/.cache}/cronlease/postgres-new/postgres" $(GO) test -count=1 $(TESTFLAGS) ./store/postgresstore
 
 # Several faults at a time, each with a group, a database and replicas of its own; GAMEDAY names some of them.
 GAMEDAY ?= .

@@ -113,7 +113,7 @@ func (t *target) addFlags(command *cobra.Command, withGroup bool) {
 	command.RunE = func(command *cobra.Command, args []string) error { return t.place(do(command, args)) }
 	flags := command.Flags()
 	flags.StringVar(&t.config, "config", defaultConfig, "configuration file")
-	flags.StringVar(&t.database, "database", "", "database, instead of a configuration file's: mysql://user:password@host:3306/database,\nredis://user:password@host:6379/0, zk://user:password@host1:2181,host2:2181/path or sqlite:/path/of/file.db; ${VARIABLES} are expanded, which keeps a password out of ps")
+	flags.StringVar(&t.database, "database", "", "database, instead of a configuration file's: mysql://user:password@host:3306/database,\npostgres://user:password@host:5432/database, redis://user:password@host:6379/0, zk://user:password@host1:2181,host2:2181/path or sqlite:/path/of/file.db; ${VARIABLES} are expanded, which keeps a password out of ps")
 	if withGroup {
 		flags.StringVar(&t.group, "group", "", "group, with --database")
 	}

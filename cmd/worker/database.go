@@ -12,6 +12,7 @@ import (
 	"github.com/cronlease/cronlease/cmd/worker/internal/config"
 	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/mysqlstore"
+	"github.com/cronlease/cronlease/store/postgresstore"
 	"github.com/cronlease/cronlease/store/redisstore"
 	"github.com/cronlease/cronlease/store/sqlitestore"
 	"github.com/cronlease/cronlease/store/zkstore"
@@ -39,6 +40,8 @@ func openDatabase(where config.Database) (database, error) {
 		return sqlitestore.Open(where.Open())
 	case config.MySQL:
 		return mysqlstore.Open(where.Open())
+	case config.PostgreSQL:
+		return postgresstore.Open(where.Open())
 	case config.Redis:
 		// The client would write failed connects to standard error by itself, which errors tell anyway.
 		logging.Disable()

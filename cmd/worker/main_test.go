@@ -420,7 +420,7 @@ func TestCommandLine(t *testing.T) {
 		"two places":         {[]string{"status", "--config", path, "--database", "sqlite:x", "--group", "g"}, 2, "exclude each other"},
 		"no group":           {[]string{"status", "--database", "sqlite:x"}, 2, "--database needs --group"},
 		"group without":      {[]string{"status", "--config", path, "--group", "g"}, 2, "--group is for --database"},
-		"database":           {[]string{"status", "--database", "postgres://u:${CANARY}@h/d", "--group", "g"}, 2, "--database: another kind of database: expected"},
+		"database":           {[]string{"status", "--database", "oracle://u:${CANARY}@h/d", "--group", "g"}, 2, "--database: another kind of database: expected"},
 		"group's name":       {[]string{"status", "--database", "sqlite:/no/such/folder/x", "--group", "a b"}, 1, `group "a b"`},
 		"no database":        {[]string{"status", "--database", "mysql://u:${CANARY}@127.0.0.1:1/d", "--group", "g"}, 1, "127.0.0.1:1"},
 		"unsafe":             {[]string{"status", "--database", "mysql://u:${CANARY}@127.0.0.1:1/d?multiStatements=true", "--group", "g"}, 1, "multiStatements"},

@@ -57,7 +57,7 @@ share its connections. One that cannot be used keeps all from starting.
 With --listen, or listen in the file, it serves a page, /healthz and /readyz: to
 this machine alone, unless the file has logins for other users.
 
-A SQLite file gets its tables by itself. On MySQL, create them with worker
+A SQLite file gets its tables by itself. On MySQL and PostgreSQL, create them with worker
 migrate, or with --migrate if this user may. Redis and ZooKeeper have none. A worker that starts
 while the database is away, read-only, without its tables, or refuses the login,
 says so and waits.`,

@@ -6,8 +6,8 @@ import (
 	"syscall"
 )
 
-// somebody is who root seems to be to a server.
-const somebody = 1000
+// user1000 is the user that root seems to be to a server.
+const user1000 = 1000
 
 // unprivileged has the command of root seem to be another user's, whose files are those of root: PostgreSQL refuses to be
 // root. It is a user namespace, so that the server finds its program and its data wherever root has them.
@@ -19,6 +19,6 @@ func unprivileged(cmd *exec.Cmd) {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
 	cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
-	cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: somebody, HostID: 0, Size: 1}}
-	cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: somebody, HostID: 0, Size: 1}}
+	cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: user1000, HostID: 0, Size: 1}}
+	cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: user1000, HostID: 0, Size: 1}}
 }

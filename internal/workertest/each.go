@@ -9,6 +9,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cronlease/cronlease/internal/dbtest"
+	"github.com/cronlease/cronlease/internal/pgserver"
 	"github.com/cronlease/cronlease/internal/redisserver"
 	"github.com/cronlease/cronlease/internal/serverprocess"
 	"github.com/cronlease/cronlease/internal/zkserver"
@@ -45,6 +46,18 @@ func StartRedis(t *testing.T) string {
 	server := redisserver.New(program)
 	start(t, server.Process)
 	return "redis://" + server.Addr()
+}
+
+// StartPostgres starts a private server of PostgreSQL that ends with the test, and returns the URL of a database on it.
+func StartPostgres(t *testing.T) string {
+	t.Helper()
+	program, err := pgserver.Find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := pgserver.New(program)
+	start(t, server.Process)
+	return server.URL("postgres")
 }
 
 // StartZooKeeper starts a private server of ZooKeeper that ends with the test, and returns its URL.
@@ -97,4 +110,5 @@ func EachWith(t *testing.T, jobs string, f func(t *testing.T, c *Cluster)) {
 	}
 	run(SQLite, func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "lease.db") })
 	run("redis", StartRedis)
+	run("postgres", StartPostgres)
 }

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// lockPatience bounds each wait for a lock where the context has no earlier end: whoever has it may stand still.
+	// lockPatience bounds each wait for a lock where the context has no earlier end: the process that has it may stand still.
 	lockPatience = 5 * time.Second
 	// idlePatience is when the server ends a transaction of a process that stands still in the middle of it.
 	idlePatience = 5 * time.Second

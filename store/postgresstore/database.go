@@ -32,7 +32,7 @@ func (s database) ReadOnce(ctx context.Context, doing string, f func(context.Con
 }
 
 // Write implements [sqlledger.Database]. One transaction at a time writes a group's ledger. It locks the fence row behind
-// whoever waits to take over, and before it reads anything else.
+// replicas that wait to take over, and before it reads anything else.
 func (s database) Write(ctx context.Context, group string, need ledger.Need, f func(context.Context, sqlledger.Conn) error) error {
 	first := []sqlledger.Statement{{Text: s.sql.queue, Args: []any{"ledger " + group}}}
 	if need.By.Owner != "" {

@@ -1,5 +1,11 @@
 package postgresstore
 
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+)
+
 // Newest is the version of the tables that this program makes.
 var Newest = len(steps)
 
@@ -10,4 +16,16 @@ func WithSteppedClock() Option {
 		o.clock = clock + " + (SELECT micros FROM stepped)"
 		o.server = server + " || (SELECT start::text FROM stepped)"
 	}
+}
+
+// SessionPID is the server's process for the session of a store, if it has one.
+func (s *Store) SessionPID(ctx context.Context) (pid uint32, ok bool) {
+	s.mu.Lock()
+	is := s.hears
+	s.mu.Unlock()
+	if is == nil || is.isOver() {
+		return 0, false
+	}
+	err := is.do(ctx, func(_ context.Context, c *pgx.Conn) error { pid = c.PgConn().PID(); return nil })
+	return pid, err == nil
 }

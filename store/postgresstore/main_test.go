@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -108,8 +109,19 @@ func harness(t testing.TB) storetest.Harness {
 	db := s.DB()
 	run(t, db, "CREATE TABLE stepped (micros bigint NOT NULL, start bigint NOT NULL)")
 	run(t, db, "INSERT INTO stepped VALUES (0, 0)")
+	var opened stores
 	return storetest.Harness{
-		Open:   func(t testing.TB) store.Leases { return open(t, url, postgresstore.WithSteppedClock()) },
+		Open: func(t testing.TB) store.Leases {
+			s := open(t, url, postgresstore.WithSteppedClock())
+			opened.add(s)
+			return s
+		},
+		LoseSignal: func(t testing.TB, _ string) {
+			t.Helper()
+			for _, pid := range opened.sessions(t) {
+				run(t, db, "SELECT pg_terminate_backend($1::integer)", pid)
+			}
+		},
 		Update: func(t testing.TB, group string, change storetest.Change) { update(t, db, group, change) },
 		StepClock: func(t testing.TB, by time.Duration) {
 			t.Helper()
@@ -119,6 +131,31 @@ func harness(t testing.TB) storetest.Harness {
 		SignalsAll: true,
 		Fenced:     storetest.FencedOn(db),
 	}
+}
+
+// stores are those of a harness.
+type stores struct {
+	mu  sync.Mutex
+	all []*postgresstore.Store
+}
+
+func (s *stores) add(one *postgresstore.Store) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all = append(s.all, one)
+}
+
+// sessions are the server's processes for the connections that hear and show.
+func (s *stores) sessions(t testing.TB) (pids []uint32) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, one := range s.all {
+		if pid, ok := one.SessionPID(soon(t)); ok {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
 }
 
 // update changes the rows of a group behind the stores' backs.

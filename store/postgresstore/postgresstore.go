@@ -4,7 +4,7 @@
 //	store, err := postgresstore.Open("postgres://billing@db/billing")
 //	err = store.Migrate(ctx) // creates the tables
 //
-// It is not finished: packages fence and locks do not know it yet, nor does the worker.
+// It is not finished: package fence does not know its transactions yet.
 //
 // # Connections
 //

@@ -214,7 +214,7 @@ func TestUnfitServers(t *testing.T) {
 	}
 }
 
-// Whoever asks for something may have any name, and give any reason.
+// The user who asks for something may have any name.
 func TestActorsOfAnyName(t *testing.T) {
 	t.Parallel()
 	s := migrated(t, fresh(t))

@@ -53,7 +53,7 @@ const channel = "'cronlease ' || md5({schema})"
 //   - The clock is read in a CTE that reads the lock's: an expression beside the lock is computed before the wait.
 type queries struct {
 	read, prepare, copyFence, queue, lockFence, acquire, renew, renewOne, beat, wake, release, askResign, isAsked string
-	channel, present, show, hide, requests                                                                        string
+	channel, present, absent, show, hide, requests                                                                string
 	checkFence, checkRun                                                                                          string
 }
 
@@ -144,13 +144,14 @@ RETURNING pg_notify({channel}, 'asked ' || u.name)`),
 		channel: text(`SELECT {channel}`),
 		// The lock is had for this statement alone, if nobody has it.
 		present: text(`SELECT NOT pg_try_advisory_xact_lock_shared({key1}), {server}`),
+		absent:  text(`SELECT pg_advisory_xact_lock_shared({key1})`),
 		show:    text(`SELECT {server}, pg_try_advisory_lock({key1})`),
 		hide:    text(`SELECT pg_advisory_unlock({key1})`),
 		requests: text(`
 SELECT coalesce((SELECT changes FROM {s}cronlease_group WHERE name = $1::text), 0), l.name IS NOT NULL, coalesce(l.resign_asked, false)
 FROM (SELECT) AS one LEFT JOIN {s}cronlease_lease AS l ON l.name = $1::text AND l.token = $2::bigint AND NOT l.released`),
 
-		// In the caller's transaction, behind whoever waits to take over.
+		// In the caller's transaction, behind replicas that wait to take over.
 		checkFence: text(`
 SELECT count(*) FROM (
   SELECT f.owner, f.token FROM (SELECT pg_advisory_xact_lock_shared({key2}) OFFSET 0) AS queue, {s}cronlease_fence AS f

@@ -22,14 +22,13 @@ var (
 	_ store.Spreads         = (*Store)(nil)
 )
 
-// A waiting signal asks now and then whether the leader is at the other end of its connection, since the server tells
-// nobody when a connection ends: each presentPart of the lease's TTL, which is a second by default, and no more often
-// than presentLeast.
+// A waiting signal waits for the lock that the leader's connection has, which the server passes on at once when that ends.
 const (
-	presentPart  = 15
-	presentLeast = 200 * time.Millisecond
-	presentFree  = time.Second // while there is no leader
-	presentOwn   = time.Minute // while it is this process
+	// presentWait bounds one such wait: for as long, vacuum keeps what was deleted since.
+	presentWait = 24 * time.Second
+	// presentLook is how often it looks for a leader that does not show that it is there, or for a lease whose release it missed.
+	presentLook = time.Second
+	presentOwn  = time.Minute // while the leader is this process
 )
 
 // announceTries is how often a term tries to be shown: who asks whether it is has its lock for a moment.
@@ -56,8 +55,8 @@ type shown struct {
 	by     *session
 }
 
-// HandoverSignal implements [store.HandoverSignals]. A release wakes every waiter at once, and so does, within a fifteenth of
-// the lease's TTL or a fifth of a second, whichever is longer, the end of the connection of a leader that was announced.
+// HandoverSignal implements [store.HandoverSignals]. A release wakes every waiter at once, and so does the end of the
+// connection of a leader that was announced. While a leader is there, each waiter has a connection that waits for that.
 // Behind a pooler in transaction mode nothing is heard, and the next look finds out.
 func (s *Store) HandoverSignal(group string) store.HandoverSignal {
 	return &signal{store: s, group: group, closer: waiting.New(s.closing, "postgresstore: wait for the hand-over signal")}
@@ -82,33 +81,49 @@ func (b *signal) wait(ctx context.Context) error {
 	if err := b.showAgain(ctx); err != nil {
 		return err
 	}
-	var held *store.Lease // nil: it is free
-	for read := true; ; {
-		if read {
-			wake, is, err := b.look(ctx)
-			if wake || err != nil {
-				return err
-			}
-			held = is
-		}
-		if left, err := b.left(ctx, held); left || err != nil {
+	for {
+		wake, held, err := b.look(ctx)
+		if wake || err != nil {
 			return err
 		}
-		if read, err = b.rest(ctx, h, held); err != nil {
+		if left, err := b.rest(ctx, h, held); left || err != nil {
 			return err
 		}
 	}
 }
 
-// rest returns when it is time to look again, and whether at the lease too. The leader waits for releases, and sees now
-// and then whether it has been replaced without one.
-func (b *signal) rest(ctx context.Context, h *hearer, held *store.Lease) (read bool, err error) {
-	every := presentFree
-	if held != nil {
-		every = max(held.TTL/presentPart, presentLeast)
-		if b.shows(held.Token) {
-			every = presentOwn
+// rest returns when it is time to look at the lease again, and whether the term that holds it was present and is not any
+// more. nil: it is free.
+func (b *signal) rest(ctx context.Context, h *hearer, held *store.Lease) (left bool, err error) {
+	watch, cancel := context.WithCancel(ctx)
+	defer cancel()
+	every, gone := presentLook, make(chan error, 1)
+	switch {
+	case held == nil:
+	case b.shows(held.Token):
+		every = presentOwn
+	default:
+		present, _, err := b.Present(ctx, held.Token)
+		if err != nil {
+			return false, err
 		}
+		if !present {
+			left := b.met == held.Token
+			b.met = 0
+			if left {
+				return true, nil
+			}
+			break
+		}
+		b.met, every = held.Token, 2*presentWait
+		watched := make(chan struct{})
+		defer func() { cancel(); <-watched }()
+		go func() {
+			defer close(watched)
+			gone <- b.store.once(watch, "wait for the leader's connection", nil,
+				sqlledger.Statement{Text: "SELECT set_config('lock_timeout', $1::text, true)", Args: []any{fmt.Sprintf("%dms", presentWait.Milliseconds())}},
+				sqlledger.Statement{Text: b.store.sql.absent, Args: []any{presence(b.group, held.Token)}})
+		}()
 	}
 	look := time.NewTimer(every)
 	defer look.Stop()
@@ -118,9 +133,18 @@ func (b *signal) rest(ctx context.Context, h *hearer, held *store.Lease) (read b
 	case <-h.over:
 		return false, h.err
 	case <-h.woken:
-		return true, nil
+		return false, nil
+	case err := <-gone:
+		switch {
+		case err == nil:
+			b.met = 0
+			return true, nil
+		case code(err) == lockNotAvailable:
+			return false, nil
+		}
+		return false, err
 	case <-look.C:
-		return b.met == 0 || every == presentOwn, nil
+		return false, nil
 	}
 }
 
@@ -149,24 +173,6 @@ func (b *signal) look(ctx context.Context) (wake bool, held *store.Lease, err er
 	wake = now != b.woke
 	b.woke = now
 	return wake, nil, nil
-}
-
-// left reports, once, that the term was present and is not any more.
-func (b *signal) left(ctx context.Context, held *store.Lease) (bool, error) {
-	if held == nil {
-		return false, nil
-	}
-	term := held.Token
-	present, _, err := b.Present(ctx, term)
-	if err != nil {
-		return false, err
-	}
-	left := !present && b.met == term
-	b.met = 0
-	if present {
-		b.met = term
-	}
-	return left, nil
 }
 
 // presence is the name of the lock that shows a term, or a replica.

@@ -455,7 +455,7 @@ func TestErrors(t *testing.T) {
 		"variable":            {with("group: ${NONE}"), []string{"2:8: group: ${NONE}: not set: expected this variable in the environment, or $${NONE} for the plain text"}},
 		"variable, open":      {with(`group: "${NONE"`), []string{`2:8: group: "${NONE": expected a } after ${`}},
 		"variable, name":      {with(`group: "${a b}"`), []string{`2:8: group: "${a b}": expected a variable's name`}},
-		"database":            {with("database: postgres://u:canary@h/d"), []string{`1:11: database: another kind of database: expected "mysql://user:password@host:3306/database", "redis://user:password@host:6379/0", "zk://user:password@host1:2181,host2:2181/path" or "sqlite:/path/of/file.db"`}},
+		"database":            {with("database: oracle://u:canary@h/d"), []string{`1:11: database: another kind of database: expected "mysql://user:password@host:3306/database", "postgres://user:password@host:5432/database", "redis://user:password@host:6379/0", "zk://user:password@host1:2181,host2:2181/path" or "sqlite:/path/of/file.db"`}},
 		"database, Valkey":    {with("database: valkey://u:canary@h"), []string{`1:11: database: another scheme, redis:// is for Valkey too: expected "mysql://`}},
 		"database, zookeeper": {with("database: zookeeper://u:canary@h"), []string{`1:11: database: another scheme, zk:// is for ZooKeeper: expected "mysql://`}},
 		"database, slash 2":   {with("database: redis://u:can/ary@h"), []string{`1:11: database: the user or the password has a /, ? or # in it: expected %2F, %3F or %23, or the password in a variable, as in redis://user:${PASSWORD}@`}},

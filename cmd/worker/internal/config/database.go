@@ -14,7 +14,8 @@ const (
 	SQLite = "sqlite"
 	Redis  = "redis"
 	// ZooKeeper has a path of its own in an ensemble.
-	ZooKeeper = "zookeeper"
+	ZooKeeper  = "zookeeper"
+	PostgreSQL = "postgres"
 )
 
 // urlKinds are the kinds that have a URL with hosts, by its scheme.
@@ -22,13 +23,15 @@ var urlKinds = map[string]string{
 	"mysql": MySQL,
 	"redis": Redis, "rediss": Redis, "redis+sentinel": Redis, "rediss+sentinel": Redis, "redis+cluster": Redis, "rediss+cluster": Redis,
 	"zk": ZooKeeper, "zks": ZooKeeper,
+	"postgres": PostgreSQL, "postgresql": PostgreSQL,
 }
 
 // urlForms are what errors say that they expected, by kind.
 var urlForms = map[string]string{
-	MySQL:     databaseForm,
-	Redis:     `"redis://user:password@host:6379/0", "redis+sentinel://user:password@host1:26379,host2:26379/name" or "redis+cluster://user:password@host1:6379,host2:6379"`,
-	ZooKeeper: `"zk://user:password@host1:2181,host2:2181/path"`,
+	MySQL:      databaseForm,
+	Redis:      `"redis://user:password@host:6379/0", "redis+sentinel://user:password@host1:26379,host2:26379/name" or "redis+cluster://user:password@host1:6379,host2:6379"`,
+	ZooKeeper:  `"zk://user:password@host1:2181,host2:2181/path"`,
+	PostgreSQL: `"postgres://user:password@host:5432/database"`,
 }
 
 // urlKind returns the scheme and the kind of such a URL; empty: it is none.
@@ -48,7 +51,7 @@ type Database struct {
 	show string
 }
 
-// Kind returns [MySQL], [SQLite], [Redis] or [ZooKeeper].
+// Kind returns [MySQL], [PostgreSQL], [SQLite], [Redis] or [ZooKeeper].
 func (d Database) Kind() string { return d.kind }
 
 // SQL reports whether it runs SQL statements.
@@ -78,7 +81,7 @@ func (d Database) String() string { return d.show }
 func (d Database) GoString() string { return d.show }
 
 // databaseForm is what an error says that it expected.
-const databaseForm = `"mysql://user:password@host:3306/database", "redis://user:password@host:6379/0", "zk://user:password@host1:2181,host2:2181/path" or "sqlite:/path/of/file.db"`
+const databaseForm = `"mysql://user:password@host:3306/database", "postgres://user:password@host:5432/database", "redis://user:password@host:6379/0", "zk://user:password@host1:2181,host2:2181/path" or "sqlite:/path/of/file.db"`
 
 // ParseDatabase reads a database URL, in which ${NAME} stands for a variable;
 // without lookup all is taken as it is, as [Database.URL] gives it.
@@ -177,11 +180,12 @@ func parseURL(raw string, lookup func(string) (string, bool)) (Database, error) 
 	u, hosts, err := parseHosts(scheme, host+tail)
 	path, _, _ := strings.Cut(tail, "?")
 	lateAt := strings.Contains(path, "@") // what is before it is of the password, and is taken for a host
-	noDatabase := err == nil && kind == MySQL && (strings.Trim(u.Path, "/") == "" || strings.Count(u.Path, "/") != 1)
+	named := kind == MySQL || kind == PostgreSQL
+	noDatabase := err == nil && named && (strings.Trim(u.Path, "/") == "" || strings.Count(u.Path, "/") != 1)
 	switch {
 	case err != nil && addressForm.MatchString(host):
 		return Database{}, fmt.Errorf("the address in brackets of a DSN: expected %s", form)
-	case lateAt, (err != nil || noDatabase || kind != MySQL) && user == "" && strings.Contains(tail, "@"):
+	case lateAt, (err != nil || noDatabase || !named) && user == "" && strings.Contains(tail, "@"):
 		return Database{}, fmt.Errorf("the user or the password has a /, ? or # in it: expected %%2F, %%3F or %%23, or the password in a variable, as in %s://user:${PASSWORD}@host", scheme)
 	case err != nil && user == "" && tail == "":
 		return Database{}, fmt.Errorf("it ends behind the host: expected %s, in quotes if it has a # in it", form)

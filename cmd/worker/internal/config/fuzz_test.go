@@ -174,7 +174,7 @@ func parts(d config.Database) string {
 }
 
 // errorForms are words that errors have of their own.
-const errorForms = `expected "mysql://user:password@host:3306/database", "redis://user:password@host:6379/0", "zk://user:password@host1:2181,host2:2181/path" or "sqlite:/path/of/file.db", ` +
+const errorForms = `expected "mysql://user:password@host:3306/database", "postgres://user:password@host:5432/database", "redis://user:password@host:6379/0", "zk://user:password@host1:2181,host2:2181/path" or "sqlite:/path/of/file.db", ` +
 	`"redis+sentinel://user:password@host1:26379,host2:26379/name" or "redis+cluster://user:password@host1:6379,host2:6379"`
 
 // FuzzParseDuration compares with the standard library's.
