@@ -82,6 +82,8 @@ func urlOf(addr, database string) string {
 	return u.String()
 }
 
+func portOf(addr string) string { return addr[strings.LastIndexByte(addr, ':')+1:] }
+
 // answers reports whether that process answers.
 func answers(ctx context.Context, at serverprocess.Place, pid int) bool {
 	written, err := os.ReadFile(filepath.Join(at.Folder, "data", "postmaster.pid"))

@@ -3,6 +3,7 @@ package postgresstore
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -22,6 +23,7 @@ const (
 	invalidAuthorization = "28000"
 	noDatabase           = "3D000"
 	noPrivilege          = "42501"
+	protocolViolation    = "08P01"
 )
 
 // code is that of the server's error, or empty.
@@ -44,6 +46,10 @@ func explain(err error) error {
 		return fmt.Errorf("%w: %w", lease.ErrDenied, err)
 	case noDatabase:
 		return fmt.Errorf("%w: create the database: %w", lease.ErrSetup, err)
+	case protocolViolation:
+		if strings.Contains(err.Error(), "transaction blocks not allowed") {
+			return fmt.Errorf("%w: a pooler before the server takes no transactions: set pool_mode = transaction there: %w", lease.ErrSetup, err)
+		}
 	case noPrivilege:
 		return fmt.Errorf("%w: grant the user SELECT, INSERT, UPDATE and DELETE on the tables: %w", lease.ErrSetup, err)
 	}

@@ -6,10 +6,10 @@
 //
 // It is not finished: package fence does not know its transactions yet.
 //
-// # Connections
+// # Connections and poolers
 //
 // No statement depends on another one of its session but those of one transaction, so that a pooler in transaction mode may
-// stand in between.
+// stand in between. Signals need one connection that has none: see [WithSignals].
 //
 // # Transactions
 //
@@ -53,7 +53,8 @@ type Store struct {
 	*tables
 
 	db      *sql.DB
-	owns    bool // db is closed with the store
+	signals *sql.DB // for what is heard and shown: db, or a pool of one connection
+	owns    bool    // db is closed with the store
 	options options
 	sql     queries
 	locking lockQueries
@@ -72,11 +73,16 @@ type tables = sqlledger.Ledger
 // Option changes how a store is made.
 type Option func(*options)
 
-type options struct{ schema, clock, server string }
+type options struct{ schema, clock, server, signals string }
 
 // WithSchema has the tables be in that schema, which [Store.Migrate] creates. Without it they are in the first one of the
 // connection's search_path.
 func WithSchema(name string) Option { return func(o *options) { o.schema = name } }
+
+// WithSignals has the store hear of hand-overs, requests and granted locks over a connection of that URL, where its own
+// connections are those of a pooler. It leads to the same database, without a pooler. Without it one of its own connections
+// is used.
+func WithSignals(dsn string) Option { return func(o *options) { o.signals = dsn } }
 
 // Open returns a store in the database of that URL, or of a string of keywords and values as libpq has it. It opens nothing:
 // the first statement does. [Store.Close] closes its connections.
@@ -88,33 +94,46 @@ func Open(dsn string, opts ...Option) (*Store, error) {
 	// One message each way, and nothing that is left behind on the server: the next statement may meet another session
 	// behind a pooler.
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec
-	s := newStore(stdlib.OpenDB(*config), opts)
+	db := stdlib.OpenDB(*config)
+	s, err := newStore(db, opts)
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
 	s.owns = true
 	return s, nil
 }
 
 // New returns a store in the database of a pool of package [stdlib], which the caller closes. Behind a pooler in transaction
 // mode its connections need a [pgx.QueryExecMode] that prepares no statements.
-func New(db *sql.DB, opts ...Option) *Store { return newStore(db, opts) }
+func New(db *sql.DB, opts ...Option) (*Store, error) { return newStore(db, opts) }
 
 // NewFromPool is New for a pool of pgx. Close it after the store.
-func NewFromPool(pool *pgxpool.Pool, opts ...Option) *Store {
-	s := newStore(stdlib.OpenDBFromPool(pool), opts)
-	s.owns = true
-	return s
+func NewFromPool(pool *pgxpool.Pool, opts ...Option) (*Store, error) {
+	s, err := newStore(stdlib.OpenDBFromPool(pool), opts)
+	if err == nil {
+		s.owns = true
+	}
+	return s, err
 }
 
-func newStore(db *sql.DB, opts []Option) *Store {
+func newStore(db *sql.DB, opts []Option) (*Store, error) {
 	o := options{clock: clock, server: server}
 	for _, opt := range opts {
 		opt(&o)
 	}
-	s := &Store{db: db, options: o, sql: newQueries(o), locking: newLockQueries(o)}
+	s := &Store{db: db, signals: db, options: o, sql: newQueries(o), locking: newLockQueries(o)}
 	s.closing, s.close = context.WithCancel(context.Background())
 	s.tables = sqlledger.New("postgresstore", database{s}, &sqlledger.Queries{
 		LedgerQueries: newLedgerQueries(o), ArchiveQueries: newArchiveQueries(o), ReplicaQueries: newReplicaQueries(o),
 	})
-	return s
+	if o.signals != "" {
+		config, err := pgx.ParseConfig(o.signals)
+		if err != nil {
+			return nil, fmt.Errorf("postgresstore: WithSignals: %w", err)
+		}
+		s.signals = stdlib.OpenDB(*config)
+	}
+	return s, nil
 }
 
 // Close closes the connections of a store that has its own, once the statements that run have ended.
@@ -123,10 +142,14 @@ func (s *Store) Close() error {
 	s.close()
 	s.mu.Unlock()
 	s.sessions.Wait()
-	if !s.owns {
-		return nil
+	var err error
+	if s.signals != s.db {
+		err = s.signals.Close()
 	}
-	return s.db.Close()
+	if s.owns {
+		err = errors.Join(err, s.db.Close())
+	}
+	return err
 }
 
 // DB is the pool that the store uses.

@@ -133,7 +133,10 @@ func TestPoolOfPgx(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer pool.Close()
-	s := postgresstore.NewFromPool(pool)
+	s, err := postgresstore.NewFromPool(pool)
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer s.Close()
 	if err := s.Migrate(soon(t)); err != nil {
 		t.Fatal(err)

@@ -141,7 +141,7 @@ RETURNING pg_notify({channel}, 'asked ' || u.name)`),
 		// After askResign.
 		isAsked: text(`SELECT count(*) > 0 FROM {s}cronlease_lease WHERE name = $1::text AND token = $2::bigint AND NOT released`),
 
-		channel: text(`SELECT {channel}`),
+		channel: text(`SELECT {channel}, pg_backend_pid()`),
 		// The lock is had for this statement alone, if nobody has it.
 		present: text(`SELECT NOT pg_try_advisory_xact_lock_shared({key1}), {server}`),
 		absent:  text(`SELECT pg_advisory_xact_lock_shared({key1})`),

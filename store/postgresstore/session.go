@@ -16,6 +16,9 @@ import (
 // silence is how long a session hears nothing until it asks whether the server is still there. Load balancers bear that.
 const silence = 30 * time.Second
 
+// errPooled is of a pooler, whose sessions are several clients': what one of them listens to and shows is not its own.
+var errPooled = fmt.Errorf("%w behind a pooler: give the store a direct connection for signals (WithSignals)", errors.ErrUnsupported)
+
 var errSessionLost = errors.New("the connection for signals was lost")
 
 // session is the one connection on which a store hears what others notify of, and shows what it announces. All signals of
@@ -82,7 +85,7 @@ func (is *session) isOver() bool {
 
 // listen is the life of a session.
 func (s *Store) listen(is *session) error {
-	c, err := s.db.Conn(s.closing)
+	c, err := s.signals.Conn(s.closing)
 	if err != nil {
 		return err
 	}
@@ -102,8 +105,12 @@ func (s *Store) listen(is *session) error {
 
 func (s *Store) hear(is *session, c *pgx.Conn) error {
 	var channel string
-	if err := c.QueryRow(s.closing, s.sql.channel).Scan(&channel); err != nil {
+	var pid uint32
+	if err := c.QueryRow(s.closing, s.sql.channel).Scan(&channel, &pid); err != nil {
 		return err
+	}
+	if pid != c.PgConn().PID() {
+		return errPooled
 	}
 	if _, err := c.Exec(s.closing, "LISTEN "+pgx.Identifier{channel}.Sanitize()); err != nil {
 		return err

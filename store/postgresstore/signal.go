@@ -57,7 +57,8 @@ type shown struct {
 
 // HandoverSignal implements [store.HandoverSignals]. A release wakes every waiter at once, and so does the end of the
 // connection of a leader that was announced. While a leader is there, each waiter has a connection that waits for that.
-// Behind a pooler in transaction mode nothing is heard, and the next look finds out.
+// Behind a pooler in transaction mode it needs a connection of its own ([WithSignals]): without it a Wait fails with an
+// [errors.ErrUnsupported], and the next look finds out.
 func (s *Store) HandoverSignal(group string) store.HandoverSignal {
 	return &signal{store: s, group: group, closer: waiting.New(s.closing, "postgresstore: wait for the hand-over signal")}
 }
