@@ -116,10 +116,26 @@ func harness(t testing.TB) storetest.Harness {
 			opened.add(s)
 			return s
 		},
+		LockLease: func(t testing.TB, group string) (free func()) {
+			t.Helper()
+			tx, err := db.BeginTx(soon(t), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := tx.ExecContext(soon(t), "SELECT FROM cronlease_lease WHERE name = $1 FOR UPDATE", group); err != nil {
+				t.Fatal(err)
+			}
+			return sync.OnceFunc(func() {
+				if err := tx.Rollback(); err != nil {
+					t.Error(err)
+				}
+			})
+		},
 		LoseSignal: func(t testing.TB, _ string) {
 			t.Helper()
 			for _, pid := range opened.sessions(t) {
-				run(t, db, "SELECT pg_terminate_backend($1::integer)", pid)
+				// The one that shows something has the lock for itself.
+				run(t, db, "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE pid = $1 AND locktype = 'advisory' AND mode = 'ExclusiveLock' AND granted", pid)
 			}
 		},
 		Update: func(t testing.TB, group string, change storetest.Change) { update(t, db, group, change) },
