@@ -190,7 +190,7 @@ func (t *term) foundAway(e *entry, record jobs.Record) bool {
 	}
 	switch {
 	case record.State != jobs.Waiting || !t.mayStart():
-	case t.stage == gathering, e.IsCrowded(), t.paused(r) && !e.IsCounting():
+	case t.stage == gathering, e.IsCrowded(), e.job.shards != nil, t.paused(r) && !e.IsCounting():
 		t.give(r, store.Assignee{}) // it has not begun
 	case t.mayAssign() && t.isToMove(r):
 		to, _ := t.choose(r) // to none: it waits here until one can have it

@@ -74,7 +74,7 @@ func (t *term) apply(snapshot jobs.Snapshot) {
 		case e == nil:
 		case record.Shards > 0 && t.role != serves: // it has the room of its job
 			t.found(e, record, snapshot.Now)
-		case t.role == assigns && e.job.shards == nil:
+		case t.role == assigns && (e.job.shards == nil || record.Fencing > 0): // what was assigned before its job was divided is a run of one replica
 			away[record.Key] = t.foundAway(e, record)
 		case e.IsLeft(t.foundAs(e, record)):
 			t.leave(e, record)

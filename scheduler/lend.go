@@ -6,6 +6,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"time"
 	"unicode/utf8"
 
 	"github.com/cronlease/cronlease/jobs"
@@ -29,6 +30,10 @@ const (
 	lentMost         = 4 << 10
 	lentScheduleMost = 2 << 10
 	lentJobsMost     = 10_000
+	// lentSlow is too long for the next ticks of a schedule to be found, and lentRead for texts to be read at a time: the
+	// loop of the term does both.
+	lentSlow = 20 * time.Millisecond
+	lentRead = 200 * time.Millisecond
 )
 
 // isLent reports whether a job of that schedule is planned by leaders that lack it. Jobs that follow others or tell of
@@ -57,7 +62,15 @@ func lend(job jobs.Job) string {
 	return string(text)
 }
 
-// lentJob is the job that a text of lend declares; false: this release cannot plan it.
+// loan is what was read of a text.
+type loan struct {
+	text string
+	job  jobs.Job
+	ok   bool
+}
+
+// lentJob is the job that a text of lend declares; false: this release cannot plan it, or not soon enough. What takes long
+// to check of a job, its lender has checked.
 func lentJob(text string) (job jobs.Job, ok bool) {
 	var l lent
 	if len(text) > lentMost || json.Unmarshal([]byte(text), &l) != nil || len(l.Schedule) > lentScheduleMost {
@@ -70,7 +83,20 @@ func lentJob(text string) (job jobs.Job, ok bool) {
 	job.Do = func(context.Context, jobs.Run) error {
 		return jobs.Permanent(errors.New("scheduler: only other replicas have this job"))
 	}
-	return job, job.ValidateIn(true) == nil
+	checked := job
+	if checked.Jitter, checked.PauseAfter = min(job.Jitter, 0), min(job.PauseAfter, 0); job.Jitter < 0 || job.PauseAfter < 0 {
+		return job, false
+	}
+	for range 3 { // once may be slow because of other programs
+		began := time.Now()
+		if err := checked.ValidateIn(true); err != nil {
+			return job, false
+		}
+		if time.Since(began) < lentSlow {
+			return job, true
+		}
+	}
+	return job, false
 }
 
 // lends are the texts of the jobs of this replica that are in none of the leader's.
@@ -102,10 +128,12 @@ func (s *Scheduler) borrow() {
 	s.list.borrow(texts)
 }
 
-// borrow replaces what is borrowed. Of a pool that this replica has, too, its own numbers count.
+// borrow replaces what is borrowed. Of a pool that this replica has, too, its own numbers count. Texts that take long to
+// read are read in turns, the next of which begins after a second.
 func (l *list) borrow(texts map[string]string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	began, loans, more := time.Now(), map[string]loan{}, false
 	before, pools := map[string]*declared{}, map[string]jobs.Pool{}
 	for _, d := range l.borrowed {
 		before[d.Name] = d
@@ -118,25 +146,35 @@ func (l *list) borrow(texts map[string]string) {
 		if i == lentJobsMost {
 			break
 		}
-		d := before[name]
-		if d == nil || l.lent[name] != texts[name] {
-			job, ok := lentJob(texts[name])
-			if !ok || job.Name != name {
+		is := l.loans[name]
+		if is.text != texts[name] {
+			if time.Since(began) > lentRead {
+				more = true
 				continue
 			}
-			d = l.declareLent(job)
+			job, ok := lentJob(texts[name])
+			is = loan{texts[name], job, ok && job.Name == name}
 		}
-		if pool, has := pools[d.given.Pool.Name]; !has {
-			pools[d.given.Pool.Name] = d.given.Pool
-		} else if pool != d.given.Pool && pool.Name != "" {
-			job := d.given
+		if loans[name] = is; !is.ok {
+			continue
+		}
+		job := is.job
+		if pool, has := pools[job.Pool.Name]; !has {
+			pools[job.Pool.Name] = job.Pool
+		} else if pool.Name != "" {
 			job.Pool = pool
+		}
+		d := before[name]
+		if d == nil || l.loans[name].text != is.text || d.given.Pool != job.Complete().Pool {
 			d = l.declareLent(job)
 		}
 		now = append(now, d)
 	}
+	if more {
+		time.AfterFunc(time.Second, l.changed.give)
+	}
 	isSame := slices.Equal(now, l.borrowed)
-	if l.lent, l.borrowed = texts, now; !isSame {
+	if l.loans, l.borrowed = loans, now; !isSame {
 		l.changed.give()
 	}
 }

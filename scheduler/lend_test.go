@@ -212,3 +212,55 @@ func TestJobsThatTheLeaderLacksClash(t *testing.T) {
 		}
 	})
 }
+
+// Replicas that are at work tell of jobs that the leader lacks as soon as those that are not.
+func TestJobsThatTheLeaderLacksOfBusyReplicas(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		all := []jobs.Job{
+			{Name: "job", Schedule: jobs.Every(time.Second)},
+			{Name: "long", Schedule: jobs.Every(time.Minute), Overlap: jobs.OverlapAllow, Limit: 6, Do: sleep(3 * time.Hour)},
+		}
+		leader, _ := c.spreadOver(1, all)
+		for range 2 {
+			c.start(all, scheduler.WithSpread(), scheduler.WithFollowerOnly())
+		}
+		c.until(20*time.Minute + 300*time.Millisecond)
+		check(t, leader.Remove("job"))
+		c.until(25 * time.Minute)
+		missed := 0
+		for _, r := range c.records("job") {
+			missed += r.Missed
+		}
+		if missed > 5 {
+			t.Errorf("%d ticks were missed", missed)
+		}
+	})
+}
+
+// When the leader has a pool no more, the numbers count of those that have it.
+func TestPoolOfJobsThatTheLeaderLacks(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		leader, _ := c.spreadOver(1, []jobs.Job{{Name: "own", Schedule: jobs.Every(time.Minute), Pool: jobs.Pool{Name: "p", Limit: 5}, Do: sleep(time.Second)}})
+		c.start([]jobs.Job{
+			{Name: "job", Schedule: jobs.Every(10 * time.Second), Overlap: jobs.OverlapAllow, Pool: jobs.Pool{Name: "p", Limit: 1}, Do: sleep(45 * time.Second)},
+		}, scheduler.WithSpread(), scheduler.WithFollowerOnly())
+		most := func(from, to time.Duration) (most int) {
+			for at := from; at < to; at += time.Second {
+				n := 0
+				for _, r := range c.runs("job") {
+					if r.began <= at && at < endOf(r, nil) {
+						n++
+					}
+				}
+				most = max(most, n)
+			}
+			return most
+		}
+		c.until(3 * time.Minute)
+		check(t, leader.Remove("own"))
+		c.until(10 * time.Minute)
+		if before, after := most(time.Minute, 3*time.Minute), most(5*time.Minute, 9*time.Minute); before != 5 || after != 1 {
+			t.Errorf("%d runs at a time with the leader's pool, and then %d: want 5 and 1", before, after)
+		}
+	})
+}

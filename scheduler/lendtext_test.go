@@ -2,6 +2,8 @@ package scheduler
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -48,5 +50,27 @@ func TestLentJob(t *testing.T) {
 	lentJob(of(`every 1m0s` + strings.Repeat("; from a", 31000)))
 	if took := time.Since(began); took > time.Second {
 		t.Errorf("a long schedule took %v", took)
+	}
+}
+
+// Texts that take long to read are read in turns, and a schedule whose next ticks take long to find is not planned.
+func TestLentTextsThatTakeLong(t *testing.T) {
+	slow := jobs.Job{
+		Schedule: jobs.Within(jobs.Every(time.Second), jobs.Calendar{Except: []string{"*/2 * * * * *", "1-59/2 1-59 * * * *", "3-59/2 0 * * * *", "1 0 1-23 * * *"}, Zone: "Europe/Berlin"}),
+		Jitter:   time.Second / 2,
+	}
+	texts := map[string]string{}
+	for i := range 3000 {
+		slow.Name = fmt.Sprint("job-", i)
+		text, err := json.Marshal(lent{Job: slow.Complete(), Schedule: slow.Schedule.String()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts[slow.Name] = string(text)
+	}
+	l := newList(true)
+	l.borrow(texts)
+	if read := len(l.loans); read == 0 || read == len(texts) {
+		t.Errorf("%d of %d texts were read at once", read, len(texts))
 	}
 }

@@ -28,8 +28,8 @@ type list struct {
 	given   signal // the same for what is assigned to this replica
 	observe func() // is called after each change
 
-	lent     map[string]string // what other replicas lend, and
-	borrowed []*declared       // what is planned of it: see lend.go
+	loans    map[string]loan // what other replicas lend, by name, as far as it was read, and
+	borrowed []*declared     // what is planned of it: see lend.go
 }
 
 // declared is one declaration of a job: a job that is replaced has another one.
@@ -86,7 +86,7 @@ func (d *declared) divide() {
 		return do(ctx, run)
 	}
 	d.shards = declare(shards, d.provided)
-	d.Timeout, d.Retry, d.Recover, d.Priority, d.Pool, d.On, d.Prefer = 0, jobs.Retry{}, jobs.RecoverRerun, jobs.PriorityNormal, jobs.Pool{}, nil, nil
+	d.Timeout, d.Retry, d.Priority, d.Pool, d.On, d.Prefer = 0, jobs.Retry{}, jobs.PriorityNormal, jobs.Pool{}, nil, nil
 	d.Job = d.Complete()
 }
 

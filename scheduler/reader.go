@@ -99,13 +99,14 @@ func (f *reader) run() {
 			f.trouble.Worked("read the ledger")
 			every = f.lookEvery()
 		}
-		fruit := false
+		fruit, same := false, false
 		idle = f.role == serves && err == nil && len(snapshot.Open) == 0
 		if changed {
 			fruit, asked = snapshot.Changes != f.beats.known.Swap(snapshot.Changes), false
 			if f.role != runsAll {
 				now := digest(snapshot.Open)
-				fruit, f.digest = fruit || now != f.digest, now
+				same = now == f.digest
+				fruit, f.digest = fruit || !same, now
 			}
 			isSignal := len(answers) > 0
 			relisted := list
@@ -125,7 +126,7 @@ func (f *reader) run() {
 				t.apply(snapshot)
 				t.endAway(snapshot.Open)
 				// A replica that was woken for nothing may have jobs that the leader lacks.
-				if isSignal && (t.role == assigns || t.role == serves && len(snapshot.Open) == 0) {
+				if isSignal && (t.role == assigns || t.role == serves && (same || len(snapshot.Open) == 0)) {
 					t.lookAround()
 				}
 			})

@@ -420,7 +420,7 @@ func (t *term) finish(r *run, a *attempt, how ending) {
 	e.Finished(t.now())
 	e.history.ended++
 	took := time.Since(a.started)
-	next := e.After(plan.AttemptEnd{State: state, Attempt: a.Attempt - r.record.Unbegun, Took: took, Permanent: jobs.IsPermanent(err), Asked: r.stop != nil})
+	next := e.After(plan.AttemptEnd{State: state, Attempt: a.Attempt - r.record.Unbegun, Shards: r.record.Shards, Took: took, Permanent: jobs.IsPermanent(err), Asked: r.stop != nil})
 	m := move(r.record, next.To, why)
 	m.Output, m.Delay = a.output.Bytes(), next.Delay
 	if m.To == jobs.Waiting {

@@ -448,3 +448,69 @@ func TestShardsInTheLog(t *testing.T) {
 		}
 	})
 }
+
+// A release or a reload divides a job, or has it run everywhere, while a replica runs it as a whole: that run goes on, nothing of its tick
+// starts beside it, and the job goes on with its shards however it ends.
+func TestShardsComeBesideARun(t *testing.T) {
+	of := func(shards int, interrupted jobs.Recover) []jobs.Job {
+		return []jobs.Job{{Name: "job", Schedule: jobs.Every(time.Minute), Shards: shards, Recover: interrupted, Do: sleep(40 * time.Second)}}
+	}
+	reload := func(c *cluster, jobs []jobs.Job) {
+		for _, r := range c.replicas {
+			check(c.T, r.Replace(r.doing(jobs...)...))
+		}
+	}
+	for name, change := range map[string]func(c *cluster, old []*replica, to []jobs.Job){
+		"the leader dies":     func(_ *cluster, old []*replica, _ []jobs.Job) { old[0].kill() },
+		"the leader stops":    func(_ *cluster, old []*replica, _ []jobs.Job) { old[0].stop() },
+		"the leader resigns":  func(c *cluster, old []*replica, _ []jobs.Job) { check(c.T, old[0].Resign(c.Context())); old[0].stop() },
+		"reload":              func(c *cluster, _ []*replica, to []jobs.Job) { reload(c, to) },
+		"reload, and it dies": func(c *cluster, old []*replica, to []jobs.Job) { reload(c, to); time.Sleep(time.Second); old[1].kill() },
+		"reload, and it stops": func(c *cluster, old []*replica, to []jobs.Job) {
+			reload(c, to)
+			time.Sleep(time.Second)
+			old[1].stop()
+		},
+	} {
+		for _, interrupted := range []jobs.Recover{jobs.RecoverSkip, jobs.RecoverRerun} {
+			t.Run(fmt.Sprintf("%s, %v", name, interrupted), func(t *testing.T) {
+				inBubble(t, func(c *cluster) {
+					first := []*replica{c.start(of(0, interrupted), scheduler.WithSpread())}
+					time.Sleep(time.Second)
+					first = append(first, c.start(of(0, interrupted), scheduler.WithSpread(), scheduler.WithFollowerOnly()))
+					if !strings.HasPrefix(name, "reload") {
+						c.start(of(2, interrupted), scheduler.WithSpread())
+						c.start(of(2, interrupted), scheduler.WithSpread())
+					}
+					c.until(65 * time.Second)
+					if runs := c.runs("job"); len(runs) != 1 || runs[0].Owner != first[1].Owner() {
+						t.Fatal("it runs on another replica than the one that is ended")
+					}
+					change(c, first, of(2, interrupted))
+					if strings.HasPrefix(name, "reload") {
+						c.start(of(2, interrupted), scheduler.WithSpread())
+					}
+					c.until(10*time.Minute + 50*time.Second)
+					whole := c.runs("job")
+					if len(whole) != 1 {
+						t.Errorf("%d runs that are not divided, want 1: %+v", len(whole), whole)
+					}
+					for _, part := range c.runs("job/shards") {
+						if part.Tick.Equal(whole[0].Tick) && (part.began < endOf(whole[0], nil) || interrupted == jobs.RecoverSkip) {
+							t.Errorf("%+v began beside %+v", part, whole[0])
+						}
+					}
+					rows := c.records("job")
+					for _, r := range rows[2:] { // one tick may be skipped until the session of a replica that has died is over
+						if r.State != jobs.Succeeded && r.State != jobs.Running {
+							t.Errorf("%+v", r)
+						}
+					}
+					if len(rows) < 8 {
+						t.Errorf("%d ticks, want 8 or more: %v", len(rows), c.lines("job"))
+					}
+				})
+			})
+		}
+	}
+}

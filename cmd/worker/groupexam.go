@@ -90,6 +90,11 @@ func (e *groupExam) mode() {
 // replicas judges which workers there are, and whether they are alike.
 func (e *groupExam) replicas() {
 	e.check = "replicas"
+	if !e.snapshot.Opened.Spread { // what replicas of the other mode lend, the leader does not plan
+		for i := range e.roster.Replicas {
+			e.roster.Replicas[i].Lent = nil
+		}
+	}
 	states := replicaStates(e.roster, e.snapshot)
 	versions := map[string]bool{}
 	for _, r := range states {

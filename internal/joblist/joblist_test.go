@@ -95,3 +95,22 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// Rows of more parts than a list can have are no list, and take no memory.
+func TestTooManyParts(t *testing.T) {
+	t.Parallel()
+	text := joblist.Encode(jobs.Replica{Jobs: map[string]jobs.ScheduleHash{"job": 1}})[0]
+	const many = joblist.MostParts + 1
+	parts := joblist.NewParts(1)
+	var rows []joblist.Row
+	for i := range many {
+		parts.Add(i, many, 1, text)
+		rows = append(rows, joblist.Row{Replica: jobs.Replica{Owner: "a", List: 1}, Part: i, Parts: many})
+	}
+	if got := parts.Jobs(); len(got) > 0 {
+		t.Errorf("%v", got)
+	}
+	if got := joblist.Complete(rows); len(got) > 0 {
+		t.Errorf("%v", got)
+	}
+}

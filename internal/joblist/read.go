@@ -39,13 +39,15 @@ func NewParts(list uint64) *Parts {
 
 // Add takes in a row: a part of so many, of the list of that number.
 func (p *Parts) Add(part, of int, list uint64, text []byte) {
-	if list != p.list || part >= of {
+	if list != p.list || part >= of || of > MostParts {
 		return
 	}
 	if Decode(text, p.jobs) != nil {
 		p.unknown = true
 	}
-	p.seen, p.want = p.seen+1, of
+	if p.seen, p.want = p.seen+1, of; p.seen > MostParts {
+		p.unknown = true
+	}
 }
 
 // Jobs is the whole list; nil when a part is missing, since it has changed meanwhile, or

@@ -62,6 +62,7 @@ func (j *Job) Bounds(attempt int) Bounds {
 type AttemptEnd struct {
 	State     jobs.State
 	Attempt   int
+	Shards    int // the run has begun with so many
 	Took      time.Duration
 	Permanent bool // by what its error says
 	Asked     bool // its end was asked for, or a newer tick has replaced it
@@ -84,7 +85,7 @@ func (j *Job) After(e AttemptEnd) Next {
 			n.To, n.Delay = jobs.Waiting, wait
 		}
 	case e.State == jobs.Cancelled || e.State == jobs.Interrupted:
-		if !e.Asked && j.reruns(e.Attempt) {
+		if !e.Asked && j.reruns(e.Attempt, e.Shards) {
 			n.To = jobs.Waiting // for the next leader, if this term is over
 		}
 	}

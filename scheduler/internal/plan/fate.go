@@ -55,13 +55,13 @@ func (j *Job) Fate(f Found, now time.Time) Fate {
 		return HoldBack
 	case r.State == jobs.Waiting:
 		return Start
-	case !f.Ours && (r.Shards > 0 || j.reruns(r.Begun())):
+	case !f.Ours && j.reruns(r.Begun(), r.Shards):
 		return RunAgain
 	case !f.Ours:
 		return Interrupted
 	case j.WasRefused(r.Key) && j.IsTooLate(r.Tick, now):
 		return Lapse
-	case j.WasRefused(r.Key), j.reruns(r.Begun()):
+	case j.WasRefused(r.Key), j.reruns(r.Begun(), r.Shards):
 		return Reclaim
 	}
 	return Interrupted
@@ -86,7 +86,7 @@ func (j *Job) WhyInterrupted(r jobs.Record, ours bool) string {
 	switch {
 	case ours:
 		return "not in hand of its holder"
-	case j.job.Recover == jobs.RecoverRerun && !j.reruns(r.Begun()):
+	case j.job.Recover == jobs.RecoverRerun && !j.reruns(r.Begun(), r.Shards):
 		return "not finished by " + r.Owner + ", and interrupted too often to be run again"
 	}
 	return "not finished by " + r.Owner

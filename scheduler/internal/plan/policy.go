@@ -109,6 +109,6 @@ func (j *Job) PutOff(tick, now time.Time) time.Duration {
 const maxInterrupted = 5
 
 // reruns reports whether a run that was interrupted in this attempt gets another. One with shards, which go on, does so each time.
-func (j *Job) reruns(attempt int) bool {
-	return j.job.Shards > 0 || j.job.Recover == jobs.RecoverRerun && attempt < max(maxInterrupted, j.job.Retry.Attempts)
+func (j *Job) reruns(attempt, shards int) bool {
+	return shards > 0 || j.job.Recover == jobs.RecoverRerun && attempt < max(maxInterrupted, j.job.Retry.Attempts)
 }
