@@ -20,8 +20,9 @@ import (
 const (
 	// lockPatience bounds each wait for a lock where the context has no earlier end: the process that has it may stand still.
 	lockPatience = 5 * time.Second
-	// idlePatience is when the server ends a transaction of a process that stands still in the middle of it.
-	idlePatience = 5 * time.Second
+	// idlePatience is when the server ends a transaction of a process that stands still in the middle of it: a takeover waits
+	// for that, and is to come within the lease's TTL and a second.
+	idlePatience = time.Second
 	// undoLimit bounds a ROLLBACK. Without an answer, the connection is closed, and the server undoes by itself.
 	undoLimit = time.Second
 )
