@@ -5,6 +5,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"io"
+	"strings"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -33,6 +34,42 @@ func sqliteCode(err error) (int, bool) {
 	return 0, false
 }
 
+// The statements that a fence sends to PostgreSQL, and the codes of its errors that count here
+// (https://www.postgresql.org/docs/current/errcodes-appendix.html).
+const (
+	// idleStatement, and a number, has the server end a session that says nothing within this transaction for so many milliseconds.
+	idleStatement = "SET LOCAL idle_in_transaction_session_timeout = "
+	// openProbe fails outside of a transaction, and changes nothing that matters within one.
+	openProbe        = "SAVEPOINT cronlease_probe"
+	postgresCommit   = "COMMIT AND NO CHAIN"
+	postgresRollback = "ROLLBACK AND NO CHAIN"
+
+	noTransaction     = "25P01"
+	failedTransaction = "25P02" // an error before has ended all of it but its ROLLBACK
+	idleTooLong       = "25P03"
+	noSuchSavepoint   = "3B001"
+	queryCanceled     = "57014"
+	lockTimeout       = "55P03"
+)
+
+// sqlState is the code of an error of PostgreSQL, or empty.
+func sqlState(err error) string {
+	var e interface {
+		error
+		SQLState() string // pgx, lib/pq
+	}
+	if errors.As(err, &e) {
+		return e.SQLState()
+	}
+	return ""
+}
+
+// endsSession reports whether a code says that the session is over: an exception of the connection, or an end that an operator, or
+// a crash, has made of it.
+func endsSession(state string) bool {
+	return strings.HasPrefix(state, "08") || strings.HasPrefix(state, "57P") || state == idleTooLong
+}
+
 // damage is what an error of a statement has done to its transaction.
 type damage int
 
@@ -54,6 +91,9 @@ const (
 //     transaction back;
 //   - 1053, 1927, 4031 and all that no server sends: the connection is lost.
 //
+// After an error PostgreSQL refuses all but a ROLLBACK, or one to a savepoint, by itself. Some say that the transaction is to be tried
+// again as a whole: those of class 40, and a wait that was too long.
+//
 // Others, such as 1062 (a duplicate key) or 3572 (NOWAIT), answer what was
 // asked, and the transaction goes on as before, but for [guard.doubt]. No error of an
 // unknown driver is taken to be harmless.
@@ -71,6 +111,13 @@ func damageOf(err error) damage {
 			mysqlerr.ServerShutdown, mysqlerr.ConnectionKilled, mysqlerr.ClientTimeout:
 			return halfOrNoMore
 		}
+		return noDamage
+	}
+	switch state := sqlState(err); {
+	case state == "":
+	case endsSession(state), strings.HasPrefix(state, "40"), state == failedTransaction, state == queryCanceled, state == lockTimeout:
+		return halfOrNoMore
+	default:
 		return noDamage
 	}
 	if _, ok := sqliteCode(err); ok {
@@ -139,6 +186,9 @@ func isRefusal(err error) bool {
 	}
 	if code, ok := sqliteCode(err); ok {
 		return code != sqliteInputOutput
+	}
+	if state := sqlState(err); state != "" {
+		return !endsSession(state)
 	}
 	return errors.Is(err, driver.ErrBadConn) // never sent, by the contract of drivers
 }

@@ -72,11 +72,16 @@ func TestCommitOfWhatIsStored(t *testing.T) {
 					if err := s.insert(tx, 1); err != nil {
 						return err
 					}
-					if s.kind == sqlite {
+					switch s.kind {
+					case sqlite:
 						if _, err := tx.Exec("INSERT OR ROLLBACK INTO effect VALUES (1, 1)"); err == nil {
 							t.Error("a key twice")
 						}
-					} else {
+					case postgres:
+						if _, err := tx.Exec("COMMIT"); err != nil {
+							return err
+						}
+					default:
 						s.exec("DROP TABLE IF EXISTS ddl")
 						if _, err := tx.Exec("CREATE TABLE ddl (id INTEGER)"); err != nil {
 							return err
@@ -286,7 +291,7 @@ func TestStatementOfThePool(t *testing.T) {
 				return commit(ctx, db, fn, options...)
 			}
 		}
-		stmt, err := db.Prepare("INSERT INTO effect VALUES (?, ?)")
+		stmt, err := db.Prepare(s.text("INSERT INTO effect VALUES (?, ?)"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -102,8 +102,15 @@ func (f *fence) open(ctx context.Context, tx *sql.Tx) error {
 	ctx, cancel := outlast(ctx, f.bound)
 	defer cancel()
 	probe := beginProbe
-	if f.dialect != store.MySQL {
+	switch f.dialect {
+	case store.SQLite:
 		probe = sqliteProbe
+	case store.PostgreSQL:
+		_, err := tx.ExecContext(ctx, openProbe)
+		if sqlState(err) == noTransaction {
+			return &endedError{"the database has ended it before: what was sent since is stored, each statement by itself", nil}
+		}
+		return err
 	}
 	_, err := tx.ExecContext(ctx, probe)
 	var known *forbiddenError // a guard has not sent it, since the transaction is open

@@ -98,9 +98,9 @@ func (f *fence) transaction(ctx context.Context, pool *sql.DB, dc driver.Conn, f
 	if err != nil {
 		return false, false, f.explain(ctx, fmt.Errorf("begin: %w", err))
 	}
-	g := &guard{raw: dc, fenced: true, implicit: f.dialect == store.MySQL, kill: k, bound: f.bound}
-	if execer, ok := dc.(driver.ExecerContext); ok && g.implicit {
-		g.undo = func() error { return rollBack(execer, f.bound) }
+	g := &guard{raw: dc, fenced: true, implicit: f.dialect == store.MySQL, postgres: f.dialect == store.PostgreSQL, kill: k, bound: f.bound}
+	if execer, ok := dc.(driver.ExecerContext); ok && f.dialect != store.SQLite {
+		g.undo = func() error { return rollBack(execer, f.rollbackStatement(), f.bound) }
 	}
 	db := sql.OpenDB(newSingle(g))
 	db.SetMaxOpenConns(1)
@@ -169,11 +169,35 @@ func (f *fence) transaction(ctx context.Context, pool *sql.DB, dc driver.Conn, f
 
 // rollBack ends a transaction whose outcome nothing waits for: the driver's own
 // Rollback waits for an answer without a limit, and undoing much takes long.
-func rollBack(execer driver.ExecerContext, within time.Duration) error {
+func rollBack(execer driver.ExecerContext, statement string, within time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
-	_, err := execer.ExecContext(ctx, rollbackStatement, nil)
+	_, err := execer.ExecContext(ctx, statement, nil)
 	return err
+}
+
+// commitStatement and rollbackStatement are those of the database.
+func (f *fence) commitStatement() string {
+	if f.dialect == store.PostgreSQL {
+		return postgresCommit
+	}
+	return commitStatement
+}
+
+func (f *fence) rollbackStatement() string {
+	if f.dialect == store.PostgreSQL {
+		return postgresRollback
+	}
+	return rollbackStatement
+}
+
+// isOwnEnd reports whether a text is one of those that end a transaction, of any database.
+func isOwnEnd(text string) bool {
+	switch text {
+	case commitStatement, rollbackStatement, postgresCommit, postgresRollback:
+		return true
+	}
+	return false
 }
 
 // commit ends a transaction that was checked.
@@ -181,10 +205,10 @@ func (f *fence) commit(ctx context.Context, tx *sql.Tx, g *guard) error {
 	longer, cancel := outlast(ctx, f.bound)
 	defer cancel()
 	var commit func() error
-	if execer, ok := g.raw.(driver.ExecerContext); ok && f.dialect == store.MySQL {
-		// The driver's own Commit waits for an answer without a limit.
+	if execer, ok := g.raw.(driver.ExecerContext); ok && f.dialect != store.SQLite {
+		// The driver's own Commit waits for an answer without a limit, or goes by the context of the transaction.
 		commit = func() error {
-			_, err := execer.ExecContext(longer, commitStatement, nil)
+			_, err := execer.ExecContext(longer, f.commitStatement(), nil)
 			return err
 		}
 	}

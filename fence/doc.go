@@ -37,6 +37,10 @@
 // the transaction, the second to commit fails. The store finds out by
 // itself, and does the same with claims and all that the ledger writes for a holder.
 //
+// On PostgreSQL those who check a row do not queue behind a takeover that waits for it, so both take their turn by an advisory
+// lock first. Above READ COMMITTED the check fails with the error 40001 if the row was changed since the transaction began: then it is
+// refused, or [ErrBroken].
+//
 // SQLite has one lock for the file: the check is a write, and a transaction that
 // has written anything keeps out every other writer until it ends, heartbeats
 // too. Keep fenced transactions shorter there than a lease can do without a
@@ -51,6 +55,8 @@
 // database/sql, remembers the first such error, and refuses everything after it
 // with [ErrBroken]. [Guard] does the same for a pool, and for [Commit]. What has ended the
 // transaction without its check is [ErrUnfenced].
+//
+// PostgreSQL itself refuses everything after an error, but for a ROLLBACK, or one to a savepoint.
 //
 // MariaDB rolls the whole transaction back, and goes on with it as if it had not, at an
 // error of a CREATE TEMPORARY TABLE ... SELECT (10.11), and of an INSERT into an empty

@@ -58,6 +58,7 @@ func (c *guarded) Connect(ctx context.Context) (driver.Conn, error) {
 type guard struct {
 	raw      driver.Conn
 	implicit bool // some statements commit implicitly
+	postgres bool // only of [Do]
 
 	// Only of [Do]. commit carries out a COMMIT and undo a ROLLBACK; nil: the
 	// driver does. kill ends statements whose context has ended; nil: the driver
@@ -141,7 +142,7 @@ func (g *guard) run(ctx context.Context, text string, f func(context.Context) (d
 		case strings.HasPrefix(text, limitStatement):
 			g.limited = true
 		case err != nil:
-		case text == commitStatement, text == rollbackStatement:
+		case isOwnEnd(text):
 			g.in = false
 		case strings.HasPrefix(text, restoreStatement):
 			g.limited = false
@@ -171,9 +172,9 @@ func (e *forbiddenError) Error() string { return e.text }
 // forbidden reports a statement that would end the transaction.
 func (g *guard) forbidden(text string) error {
 	switch {
-	case g.fenced && (text == beginProbe || text == sqliteProbe): // of Commit
+	case g.fenced && (text == beginProbe || text == sqliteProbe || text == openProbe): // of Commit
 		return errDoCommits
-	case !g.in, text == "", !g.fenced && (text == commitStatement || text == rollbackStatement): // these are Commit's own
+	case !g.in, text == "", !g.fenced && isOwnEnd(text): // these are Commit's own
 		return nil
 	}
 	switch effect, words := sqlverb.Of(text); {
@@ -188,6 +189,9 @@ func (g *guard) forbidden(text string) error {
 // lost looks at the connection before COMMIT is sent: if the database has closed
 // it, that is better known before than after.
 func (g *guard) lost() error {
+	if g.postgres { // pgx takes a connection with a transaction for lost
+		return nil
+	}
 	if r, ok := g.raw.(driver.SessionResetter); ok {
 		return r.ResetSession(context.Background())
 	}

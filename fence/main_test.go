@@ -3,27 +3,59 @@ package fence_test
 import (
 	"context"
 	"database/sql"
+	"fmt"
+	"os"
 	"path/filepath"
+	"regexp"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
 	"go.uber.org/goleak"
 
 	"github.com/cronlease/cronlease/fence"
 	"github.com/cronlease/cronlease/internal/dbtest"
+	"github.com/cronlease/cronlease/internal/pgserver"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/mysqlstore"
+	"github.com/cronlease/cronlease/store/postgresstore"
 	"github.com/cronlease/cronlease/store/sqlitestore"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// postgresServer is the server of all tests.
+var postgresServer *pgserver.Server
+
+func TestMain(m *testing.M) {
+	program, err := pgserver.Find()
+	if err == nil {
+		postgresServer = pgserver.New(program, "fsync=off", "max_connections=300")
+		err = postgresServer.Start(context.Background())
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	if err := goleak.Find(goleak.IgnoreTopFunction("github.com/cronlease/cronlease/internal/subprocess.Go.func1"), goleak.IgnoreAnyFunction("os/exec.(*Cmd).Wait")); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	if err := postgresServer.Close(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
 
 const (
-	sqlite = "sqlite"
-	group  = "billing"
-	ttl    = 15 * time.Second
+	sqlite   = "sqlite"
+	postgres = "postgres"
+	group    = "billing"
+	ttl      = 15 * time.Second
 	// patience is more than anything here takes on a busy machine.
 	patience = 30 * time.Second
 )
@@ -42,7 +74,8 @@ type scene struct {
 	t     *testing.T
 	kind  string
 	db    *sql.DB
-	at    dbtest.Database // not of SQLite
+	at    dbtest.Database // of MySQL and MariaDB
+	url   string          // of PostgreSQL
 	store sqlStore
 	hold  lease.Hold
 }
@@ -59,9 +92,46 @@ func eachDatabase(t *testing.T, f func(t *testing.T, s *scene)) {
 		}
 		f(t, newScene(t, sqlite, store, store.DB()))
 	})
+	t.Run(postgres, func(t *testing.T) {
+		t.Parallel()
+		schema := fmt.Sprintf("test%d", schemas.Add(1))
+		admin := openPostgres(t, postgresServer.URL("postgres"))
+		if _, err := admin.ExecContext(soon(t), "CREATE SCHEMA "+schema); err != nil {
+			t.Fatal(err)
+		}
+		url := postgresServer.URL("postgres") + "&search_path=" + schema
+		store, err := postgresstore.Open(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := newScene(t, postgres, store, openPostgres(t, url))
+		s.url = url
+		f(t, s)
+	})
 }
 
-// eachServer is eachDatabase without SQLite.
+var schemas atomic.Int64
+
+func openPostgres(t *testing.T, url string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("pgx", url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+// text is a statement with the placeholders of the database.
+func (s *scene) text(statement string) string {
+	if s.kind != postgres {
+		return statement
+	}
+	n := 0
+	return regexp.MustCompile(`\?`).ReplaceAllStringFunc(statement, func(string) string { n++; return fmt.Sprint("$", n) })
+}
+
+// eachServer is eachDatabase without SQLite and PostgreSQL.
 func eachServer(t *testing.T, f func(t *testing.T, s *scene)) {
 	t.Helper()
 	dbtest.EachDialect(t, func(t *testing.T, db dbtest.Database) {
@@ -152,7 +222,7 @@ func (s *scene) wantStored(n int) {
 
 // insert stores an effect within a transaction.
 func (s *scene) insert(tx *sql.Tx, id int) error {
-	_, err := tx.ExecContext(soon(s.t), "INSERT INTO effect (id, token) VALUES (?, ?)", id, int64(s.hold.Token))
+	_, err := tx.ExecContext(soon(s.t), s.text("INSERT INTO effect (id, token) VALUES (?, ?)"), id, int64(s.hold.Token))
 	return err
 }
 
@@ -191,8 +261,17 @@ func commit(ctx context.Context, db *sql.DB, fn func(*sql.Tx) error, options ...
 
 // guarded is a pool of the same database with a guard.
 func (s *scene) guarded() *sql.DB {
-	if s.kind == sqlite {
+	switch s.kind {
+	case sqlite:
 		return s.db // its connector is the store's
+	case postgres:
+		config, err := pgx.ParseConfig(s.url)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		db := sql.OpenDB(fence.Guard(stdlib.GetConnector(*config)))
+		s.t.Cleanup(func() { _ = db.Close() })
+		return db
 	}
 	connector, err := mysql.NewConnector(s.at.Config(s.t))
 	if err != nil {

@@ -83,8 +83,9 @@ func unseen(text string) (string, bool) {
 // the first statement that needs it. A guard around another one has the same, so that
 // neither takes the other's for lost.
 const (
-	setMark     = "SAVEPOINT cronlease_begin"
-	releaseMark = "RELEASE SAVEPOINT cronlease_begin"
+	beginMark   = "cronlease_begin"
+	setMark     = "SAVEPOINT " + beginMark
+	releaseMark = "RELEASE SAVEPOINT " + beginMark
 )
 
 // mark sets the first savepoint.
@@ -121,7 +122,7 @@ func (g *guard) release(ctx context.Context) error {
 	if !g.marked || !ok {
 		return nil
 	}
-	_, err := execer.ExecContext(ctx, releaseMark, nil)
+	err := releaseSavepoint(ctx, execer, beginMark)
 	g.marked = err != nil // it may not have been sent
 	if noSavepoint(err) {
 		g.marked = false
@@ -133,7 +134,20 @@ func (g *guard) release(ctx context.Context) error {
 // noSavepoint reports that an error says that the savepoint is not there.
 func noSavepoint(err error) bool {
 	code, isSQLite := sqliteCode(err)
-	return mysqlerr.Number(err) == mysqlerr.NoSavepoint || isSQLite && code == sqliteError
+	state := sqlState(err)
+	return mysqlerr.Number(err) == mysqlerr.NoSavepoint || isSQLite && code == sqliteError || state == noSuchSavepoint || state == noTransaction
+}
+
+// releaseSavepoint releases a savepoint. Where PostgreSQL has refused all since an error, it goes back to the savepoint, which
+// tells whether it is there.
+func releaseSavepoint(ctx context.Context, execer driver.ExecerContext, name string) error {
+	_, err := execer.ExecContext(ctx, "RELEASE SAVEPOINT "+name, nil)
+	if sqlState(err) == failedTransaction {
+		if _, gone := execer.ExecContext(ctx, "ROLLBACK TO SAVEPOINT "+name, nil); noSavepoint(gone) {
+			return gone
+		}
+	}
+	return err
 }
 
 // kept looks for the first savepoint before a ROLLBACK of [Do]. If the server itself
@@ -198,7 +212,10 @@ func (g *guard) look(ctx context.Context, text string) (func(error) error, error
 		// also when ctx has ended.
 		longer, cancel := outlast(ctx, g.bound)
 		defer cancel()
-		_, gone := execer.ExecContext(longer, "RELEASE SAVEPOINT "+g.savepoint(), nil)
+		gone := releaseSavepoint(longer, execer, g.savepoint())
+		if err != nil && sqlState(gone) == failedTransaction { // it is there: the statement alone has failed
+			return err
+		}
 		if noSavepoint(gone) {
 			// It may have gone back to an earlier one, or released it. With the first one go
 			// all that are left, so the next first one is it again.

@@ -26,7 +26,7 @@ type Option func(*settings)
 
 // WithBound sets how long a process that stands still between the check of its
 // term and the end of its transaction can hold up a takeover: whole seconds from
-// 1 s to 1 min, default 2 s. After it MySQL and MariaDB end its connection and roll
+// 1 s to 1 min, default 2 s. After it MySQL, MariaDB and PostgreSQL end its connection and roll
 // the transaction back. SQLite has no such bound.
 func WithBound(d time.Duration) Option { return func(s *settings) { s.bound = d } }
 
@@ -52,8 +52,8 @@ func WithClose() Option { return func(s *settings) { s.close = true } }
 // little longer (max_statement_time on MariaDB; max_execution_time on MySQL,
 // which knows it for SELECT alone), for when this process dies.
 //
-// It costs a round trip for each transaction, and has no effect on SQLite, which
-// ends statements by itself, and in [Commit].
+// It costs a round trip for each transaction, and has no effect on SQLite and PostgreSQL, which
+// end statements by themselves, and in [Commit].
 func WithKill(pool *sql.DB, wait time.Duration) Option {
 	return func(s *settings) { s.kill, s.killPool, s.killWait = true, pool, wait }
 }

@@ -81,9 +81,6 @@ func newFence(ctx context.Context, options []Option) (*fence, error) {
 			return nil, fmt.Errorf("fence: what is held on %q is kept in %T, which keeps no rows in an SQL database: hand its token to what you write to, and let it refuse older ones", h.Name, h.Store)
 		}
 		dialect := s.FenceDialect()
-		if dialect == store.PostgreSQL {
-			return nil, fmt.Errorf("fence: what is held on %q is kept in PostgreSQL, whose transactions this package does not know yet: call the store's CheckHold right before COMMIT", h.Name)
-		}
 		if f.dialect != 0 && dialect != f.dialect {
 			return nil, fmt.Errorf("fence: %q and %q are held in databases of different kinds: one transaction cannot check both", f.holds[0].Name, h.Name)
 		}
@@ -96,10 +93,15 @@ func newFence(ctx context.Context, options []Option) (*fence, error) {
 // other process can take the leases and locks before the transaction ends, and if
 // this process stands still, the database ends it after the bound.
 func (f *fence) check(ctx context.Context, tx store.Querier) error {
-	if f.dialect == store.MySQL {
-		// First, so that there is no moment in which a row is locked without it.
+	// First, so that there is no moment in which a row is locked without it.
+	switch f.dialect {
+	case store.MySQL:
 		if _, err := tx.ExecContext(ctx, limitStatement+strconv.Itoa(int(f.bound/time.Second))); err != nil {
 			return fmt.Errorf("set wait_timeout: %w", err)
+		}
+	case store.PostgreSQL:
+		if _, err := tx.ExecContext(ctx, idleStatement+strconv.Itoa(int(f.bound/time.Millisecond))); err != nil {
+			return fmt.Errorf("set idle_in_transaction_session_timeout: %w", err)
 		}
 	}
 	for i, h := range f.holds {
@@ -120,7 +122,7 @@ func (f *fence) check(ctx context.Context, tx store.Querier) error {
 // since it may have been paused before it read the answer.
 func (f *fence) paused() error {
 	now := time.Now()
-	if f.dialect == store.MySQL && max(now.Sub(f.checked), now.Round(0).Sub(f.checked.Round(0))) >= f.bound {
+	if f.dialect != store.SQLite && max(now.Sub(f.checked), now.Round(0).Sub(f.checked.Round(0))) >= f.bound {
 		return errPaused
 	}
 	return nil

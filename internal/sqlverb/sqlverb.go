@@ -129,7 +129,7 @@ func of(w []string) (Effect, string) {
 	first, second, third := w[0], w[1], w[2]
 	effect, told := None, first
 	switch first {
-	case "BEGIN", "COMMIT", "END", "XA":
+	case "ABORT", "BEGIN", "COMMIT", "END", "XA":
 		effect = Controls
 	case "START":
 		effect, told = Controls, first+" "+second

@@ -4,7 +4,7 @@
 //	store, err := postgresstore.Open("postgres://billing@db/billing")
 //	err = store.Migrate(ctx) // creates the tables
 //
-// It is not finished: package fence does not know its transactions yet.
+// It is not finished: docs/stores.md says what is missing.
 //
 // # Connections and poolers
 //
