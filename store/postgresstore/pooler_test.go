@@ -52,7 +52,7 @@ func TestBehindAPooler(t *testing.T) {
 			if err := one.Declare(soon(t), h, []store.Declared{{Name: "job", Schedule: "daily"}}); err != nil {
 				t.Fatal(err)
 			}
-			const claims = 60
+			const claims = 30
 			mine := make([]int, claims)
 			var mu sync.Mutex
 			var all sync.WaitGroup

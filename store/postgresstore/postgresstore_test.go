@@ -109,7 +109,7 @@ func TestDefaultsOfSessions(t *testing.T) {
 			s := migrated(t, url)
 			h := take(t, s, "billing", "alice")
 			var all sync.WaitGroup
-			for n := range 20 {
+			for n := range 8 {
 				all.Go(func() {
 					if _, err := s.Trigger(soon(t), "billing", "job", jobs.Request{}); !errors.Is(err, jobs.ErrNoJob) {
 						t.Errorf("Trigger: %v", err)
