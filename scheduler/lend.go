@@ -83,11 +83,12 @@ func lentJob(text string) (job jobs.Job, ok bool) {
 	job.Do = func(context.Context, jobs.Run) error {
 		return jobs.Permanent(errors.New("scheduler: only other replicas have this job"))
 	}
-	checked := job
-	if checked.Jitter, checked.PauseAfter = min(job.Jitter, 0), min(job.PauseAfter, 0); job.Jitter < 0 || job.PauseAfter < 0 {
+	if job.Jitter < 0 || job.PauseAfter < 0 {
 		return job, false
 	}
-	for range 3 { // once may be slow because of other programs
+	checked := job
+	checked.Jitter, checked.PauseAfter = 0, 0 // beside the longest and shortest of 1,000 gaps between ticks
+	for range 3 {                             // once may be slow because of other programs
 		began := time.Now()
 		if err := checked.ValidateIn(true); err != nil {
 			return job, false

@@ -52,9 +52,10 @@ func ignoreBad(err error) error {
 	return err
 }
 
-// batch sends statements in one message each way, and reads the rows of each by its own function, if that is not nil.
-func (c conn) batch(ctx context.Context, statements []sqlledger.Statement, read []func(pgx.Rows) error) error {
-	return c.Raw(func(dc any) error {
+// batch sends statements in one message each way. Where read is not nil, it reads the rows of the last but one, before a COMMIT.
+// It returns how many rows that one has matched.
+func (c conn) batch(ctx context.Context, statements []sqlledger.Statement, read func(pgx.Rows) error) (n int64, err error) {
+	err = c.Raw(func(dc any) error {
 		driver, ok := dc.(*stdlib.Conn)
 		if !ok {
 			return notPgx(dc)
@@ -65,34 +66,43 @@ func (c conn) batch(ctx context.Context, statements []sqlledger.Statement, read 
 		}
 		results := driver.Conn().SendBatch(ctx, &b)
 		for i := range statements {
-			if err := readOne(results, i, read); err != nil {
+			of := read
+			if i != len(statements)-2 {
+				of = nil
+			}
+			matched, err := readOne(results, of)
+			if err != nil {
 				return errors.Join(err, ignoreRepeated(err, results.Close()))
+			}
+			if i == len(statements)-2 {
+				n = matched
 			}
 		}
 		return results.Close()
 	})
+	return n, err
 }
 
 func notPgx(c any) error {
 	return fmt.Errorf("%w: the pool's connections are of %T: it has to be one of github.com/jackc/pgx/v5/stdlib", lease.ErrSetup, c)
 }
 
-func readOne(results pgx.BatchResults, i int, read []func(pgx.Rows) error) error {
-	if i >= len(read) || read[i] == nil {
-		_, err := results.Exec()
-		return err
+func readOne(results pgx.BatchResults, read func(pgx.Rows) error) (matched int64, err error) {
+	if read == nil {
+		tag, err := results.Exec()
+		return tag.RowsAffected(), err
 	}
 	rows, err := results.Query()
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer rows.Close()
 	for rows.Next() {
-		if err := read[i](rows); err != nil {
-			return err
+		if err := read(rows); err != nil {
+			return 0, err
 		}
 	}
-	return rows.Err()
+	return rows.CommandTag().RowsAffected(), rows.Err()
 }
 
 // ignoreRepeated leaves out an error that was returned before.
@@ -125,23 +135,21 @@ func begin(ctx context.Context) []sqlledger.Statement {
 
 var commit = sqlledger.Statement{Text: "COMMIT"}
 
-// once runs statements as one transaction, in one message each way, and reads the rows of the last one.
-func (s *Store) once(ctx context.Context, doing string, read func(pgx.Rows) error, statements ...sqlledger.Statement) error {
+// once runs statements as one transaction, in one message each way, reads the rows of the last one, and returns how many it has matched.
+func (s *Store) once(ctx context.Context, doing string, read func(pgx.Rows) error, statements ...sqlledger.Statement) (n int64, err error) {
 	all := append(append(begin(ctx), statements...), commit)
-	reads := make([]func(pgx.Rows) error, len(all))
-	reads[len(all)-2] = read
-	return s.do(ctx, doing, func(ctx context.Context, c conn) error {
-		err := c.batch(ctx, all, reads)
-		if err != nil {
+	err = s.do(ctx, doing, func(ctx context.Context, c conn) error {
+		if n, err = c.batch(ctx, all, read); err != nil {
 			c.undo(ctx)
 		}
 		return err
 	})
+	return n, err
 }
 
 // inTx runs f as one transaction that begins with statements, of which it reads nothing.
 func (c conn) inTx(ctx context.Context, first []sqlledger.Statement, f func(context.Context) error) error {
-	err := c.batch(ctx, append(begin(ctx), first...), nil)
+	_, err := c.batch(ctx, append(begin(ctx), first...), nil)
 	if err == nil {
 		err = f(ctx)
 	}
@@ -175,7 +183,8 @@ func (c conn) Run(ctx context.Context, statements []sqlledger.Statement) error {
 			}
 		}
 	}
-	return c.batch(ctx, statements, nil)
+	_, err := c.batch(ctx, statements, nil)
+	return err
 }
 
 // storable is a text as PostgreSQL takes it, which is UTF-8 without the character 0: a name or note that is not must not

@@ -50,15 +50,6 @@ func (s database) Write(ctx context.Context, group string, need ledger.Need, f f
 }
 
 // Exec implements [sqlledger.Database].
-func (s database) Exec(ctx context.Context, doing string, st sqlledger.Statement) (n int64, err error) {
-	err = s.do(ctx, doing, func(ctx context.Context, c conn) error {
-		return c.inTx(ctx, nil, func(ctx context.Context) error {
-			result, err := c.ExecContext(ctx, st.Text, st.Args...)
-			if err == nil {
-				n, err = result.RowsAffected()
-			}
-			return err
-		})
-	})
-	return n, err
+func (s database) Exec(ctx context.Context, doing string, st sqlledger.Statement) (int64, error) {
+	return s.once(ctx, doing, nil, st)
 }

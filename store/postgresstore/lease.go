@@ -64,9 +64,10 @@ func (s *Store) Prepare(ctx context.Context, group string, ttl time.Duration) er
 	if err := store.CheckName("group", group); err != nil {
 		return err
 	}
-	return s.once(ctx, "prepare", nil,
+	_, err := s.once(ctx, "prepare", nil,
 		sqlledger.Statement{Text: s.sql.prepare, Args: []any{group, ttl.Microseconds()}},
 		sqlledger.Statement{Text: s.sql.copyFence, Args: []any{group}})
+	return err
 }
 
 // Acquire implements [store.Leases].
@@ -79,7 +80,7 @@ func (s *Store) Acquire(ctx context.Context, a store.Acquire) (uint64, error) {
 		return 0, store.ErrChanged
 	}
 	var token int64
-	err := s.once(ctx, "acquire", func(rows pgx.Rows) error { return rows.Scan(&token) },
+	_, err := s.once(ctx, "acquire", func(rows pgx.Rows) error { return rows.Scan(&token) },
 		sqlledger.Statement{Text: s.sql.queue, Args: []any{"fence " + group}},
 		sqlledger.Statement{Text: s.sql.acquire, Args: []any{
 			group, int64(f.Token), int64(l.Token), int64(l.Heartbeat), a.Owner, sqlledger.Number(a.Floor), int64(a.Heartbeat), a.TTL.Microseconds(), a.Read.Server,
@@ -128,7 +129,7 @@ func (s *Store) Beat(ctx context.Context, owner string, heartbeat uint64, r stor
 		return store.Beat{}, ctx.Err()
 	}
 	var beat store.Beat
-	err := s.once(ctx, "renew", func(rows pgx.Rows) error {
+	_, err := s.once(ctx, "renew", func(rows pgx.Rows) error {
 		var now int64
 		var number uint64
 		var server string

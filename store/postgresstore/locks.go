@@ -92,9 +92,10 @@ func (s *Store) writeLocks(ctx context.Context, statement, server string, writes
 	if err != nil {
 		return err
 	}
-	return s.once(ctx, "write locks", read,
+	_, err = s.once(ctx, "write locks", read,
 		sqlledger.Statement{Text: "SELECT set_config('lock_timeout', $1::text, true)", Args: []any{lockWait}},
 		sqlledger.Statement{Text: statement, Args: []any{string(asked), server}})
+	return err
 }
 
 // HeldLocks implements [store.Locks].
@@ -145,7 +146,8 @@ func (s *Store) PruneSessions(ctx context.Context, prefix string, released, expi
 	if err != nil {
 		return 0, err
 	}
-	return int(n), s.once(ctx, "prune sessions", nil,
+	_, err = s.once(ctx, "prune sessions", nil,
 		sqlledger.Statement{Text: s.locking.pruneFences, Args: []any{prefix}},
 		sqlledger.Statement{Text: s.locking.pruneGroups, Args: []any{prefix}})
+	return int(n), err
 }

@@ -121,9 +121,10 @@ func (b *signal) rest(ctx context.Context, h *hearer, held *store.Lease) (left b
 		defer func() { cancel(); <-watched }()
 		go func() {
 			defer close(watched)
-			gone <- b.store.once(watch, "wait for the leader's connection", nil,
+			_, err := b.store.once(watch, "wait for the leader's connection", nil,
 				sqlledger.Statement{Text: "SELECT set_config('lock_timeout', $1::text, true)", Args: []any{fmt.Sprintf("%dms", presentWait.Milliseconds())}},
 				sqlledger.Statement{Text: b.store.sql.absent, Args: []any{presence(b.group, held.Token)}})
+			gone <- err
 		}()
 	}
 	look := time.NewTimer(every)
@@ -280,7 +281,7 @@ func (b *signal) Close() error {
 	return b.Pass(ctx)
 }
 
-// See implements [sqlledger.Database]: it asks for all replicas in one statement.
+// See implements [sqlledger.Database]: it asks for each replica.
 func (s database) See(ctx context.Context, c sqlledger.Conn, group string, roster *jobs.Roster) error {
 	for i := range roster.Replicas {
 		r := &roster.Replicas[i]
@@ -299,7 +300,8 @@ func (s database) See(ctx context.Context, c sqlledger.Conn, group string, roste
 
 // Wake implements [store.Spreads]. It counts as a change of the group.
 func (s *Store) Wake(ctx context.Context, group string) error {
-	return s.once(ctx, "wake a holder", nil, sqlledger.Statement{Text: s.sql.wake, Args: []any{group}})
+	_, err := s.once(ctx, "wake a holder", nil, sqlledger.Statement{Text: s.sql.wake, Args: []any{group}})
+	return err
 }
 
 // requestSignal waits for the notification of a request.
