@@ -118,14 +118,13 @@ func one(is bool) int {
 	return 0
 }
 
-// only is the owner of the one replica that may have a run, if it is bound to one. A shard of a job that runs everywhere is. So is the next
+// only is the owner of the one replica that may have a run, if it is bound to one. A shard that is for one replica is. So is the next
 // run of a job that may overlap and is told of: whether a run recovers its job is judged by the order of their ends, which one replica
 // knows.
 func (t *term) only(r *run, can func(crew.Member) bool) (owner string, isBound bool) {
 	e := r.entry
-	if e.job.onEach {
-		to, ok := t.isFor(r)
-		return to.Owner, to.Owner != "" || !ok
+	if to, ok := t.isFor(r); to.Owner != "" || !ok {
+		return to.Owner, true
 	}
 	if e.job.Overlap != jobs.OverlapAllow || len(t.followers.Telling(e.job.Name)) == 0 {
 		return "", false
@@ -169,11 +168,13 @@ func (t *term) canHave(e *entry) func(crew.Member) bool {
 
 // goneFrom says why a run is not to begin any more: it is for a replica that is gone, or cannot have it any more. Empty: it is not.
 func (t *term) goneFrom(r *run) string {
-	if !r.entry.job.onEach || !t.mayAssign() {
-		return ""
-	}
 	to, ok := t.isFor(r)
-	if !ok || to.Owner == "" {
+	switch {
+	case !ok || to.Owner == "":
+		return ""
+	case t.role == runsAll:
+		return to.Owner + " is gone: the leader runs everything now"
+	case !t.mayAssign():
 		return ""
 	}
 	at := slices.IndexFunc(t.spread.members, func(m crew.Member) bool { return m.Owner == to.Owner })
@@ -245,11 +246,13 @@ func (t *term) isToMove(r *run) bool {
 		return true
 	}
 	lost, isFree, can := false, false, t.canHave(r.entry)
+	to, ok := t.isFor(r)
+	isBound := to.Owner != "" || !ok
 	for _, m := range t.spread.members {
 		switch {
 		case m.Assignee == r.away.to:
 			lost = !can(m)
-		case !r.entry.job.onEach && can(m) && !t.spread.slow[m.Owner] && t.spread.hasRoom(m):
+		case !isBound && can(m) && !t.spread.slow[m.Owner] && t.spread.hasRoom(m):
 			isFree = true
 		}
 	}

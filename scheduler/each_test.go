@@ -169,6 +169,51 @@ func TestEachReplicaThatIsBusy(t *testing.T) {
 	})
 }
 
+// A release or a reload gives a job that ran everywhere a number of shards: the parts of runs that have begun stay with their
+// replicas, and those of a replica that is gone, or of a group whose leader runs everything now, are left out.
+func TestEachReplicaBecomesShards(t *testing.T) {
+	shards := jobs.Job{Name: "report", Schedule: jobs.Every(time.Minute), Shards: 2, Do: sleep(time.Second)}
+	for name, change := range map[string]func(c *cluster, old jobs.Job, first []*replica, busy *replica) (on []*replica){
+		"reload": func(c *cluster, old jobs.Job, first []*replica, busy *replica) []*replica {
+			for _, r := range c.replicas {
+				check(c.T, r.Replace(r.doing(shards, old)...))
+			}
+			return []*replica{first[0], first[1], busy}
+		},
+		"the busy replica dies": func(c *cluster, old jobs.Job, first []*replica, busy *replica) []*replica {
+			for _, r := range c.replicas {
+				check(c.T, r.Replace(r.doing(shards, old)...))
+			}
+			busy.kill()
+			return first
+		},
+		"the leader runs everything": func(c *cluster, old jobs.Job, first []*replica, busy *replica) []*replica {
+			check(c.T, c.store.SetSpread(c.Context(), "g", false))
+			for _, r := range c.replicas {
+				r.kill()
+			}
+			c.start([]jobs.Job{shards})
+			return first
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(c *cluster) {
+				declared := []jobs.Job{everywhere(sleep(time.Second)), {Name: "busy", Schedule: jobs.At(c.begin.Add(50 * time.Second)), Do: sleep(40 * time.Second), On: jobs.Labels{"is": "busy"}}}
+				leader, others := c.spreadOver(2, declared)
+				busy := c.start(declared, scheduler.WithSpread(), scheduler.WithMaxRuns(1), scheduler.WithLabels(jobs.Labels{"is": "busy"}))
+				c.until(65 * time.Second)
+				c.wantOn(time.Minute, leader, others[0])
+				on := change(c, declared[1], []*replica{leader, others[0]}, busy)
+				c.until(175 * time.Second)
+				c.wantOn(time.Minute, on...)
+				if rows := c.lines("report"); rows[0] != "1m succeeded" && rows[0] != "1m succeeded, attempt 2" {
+					t.Errorf("its runs: %q", rows)
+				}
+			})
+		})
+	}
+}
+
 // A part that its replica is slow to begin is not taken from there: no other replica can have it.
 func TestEachReplicaThatIsSlow(t *testing.T) {
 	inBubble(t, func(c *cluster) {

@@ -11,7 +11,7 @@ import (
 // replica had when the group was spread.
 func (t *term) take(e *entry, record jobs.Record) *run {
 	if t.role == runsAll {
-		record.Details = jobs.Details{Unbegun: record.Unbegun, Shards: record.Shards}
+		record.Details = jobs.Details{Unbegun: record.Unbegun, Shards: record.Shards, Each: record.Each}
 	}
 	r := &run{entry: e, record: record}
 	e.runs[record.Key] = r

@@ -197,7 +197,8 @@ walk:
 			t.shift(r, plan.Blocked)
 			r.entry.blocked = slices.Insert(r.entry.blocked, 0, r)
 		case stuck[r.entry] || !t.launch(r):
-			stuck[r.entry] = !r.entry.job.onEach // else another replica may have the next one
+			to, ok := t.isFor(r)
+			stuck[r.entry] = to.Owner == "" && ok // else another replica may have the next one
 			left[p] = append(left[p], r)
 			if t.spread.full && time.Since(t.spread.walked) < time.Second {
 				break walk
@@ -227,6 +228,10 @@ func (t *term) launchLater(of jobs.Pool) {
 func (t *term) launch(r *run) bool {
 	if r.entry.HasLapsed(r.record, t.now()) {
 		t.close(r, jobs.Skipped, plan.TooLate)
+		return true
+	}
+	if why := t.goneFrom(r); why != "" {
+		t.close(r, jobs.Skipped, why)
 		return true
 	}
 	isWhole := r.entry.job.shards != nil || r.record.Shards > 0

@@ -45,13 +45,17 @@ func (r *run) divide(start *store.Move) (why string) {
 	return ""
 }
 
-// isFor is the session that a shard of a job that runs everywhere was made for: none, if the job had a number of shards
-// then. False: the run that it is a part of is not in hand.
+// isFor is the session that a run is for: a shard of a run that began when its job ran everywhere, whatever the job is
+// divided into by now. Others are for none. False: the job runs everywhere, and the run that this one is a part of is not
+// in hand.
 func (t *term) isFor(r *run) (to store.Assignee, ok bool) {
-	i, _ := triggers.ShardOf(r.record.Trigger)
+	i, n := triggers.ShardOf(r.record.Trigger)
+	if n == 0 {
+		return to, true
+	}
 	whole := t.roll.entries[strings.TrimSuffix(r.record.Job, jobs.ShardsOf(""))]
 	if whole == nil {
-		return to, false
+		return to, !r.entry.job.onEach
 	}
 	for _, w := range whole.runs {
 		if !w.record.Tick.Equal(r.record.Tick) || !triggers.IsShardOf(r.record.Trigger, w.record.Trigger) {
@@ -64,7 +68,7 @@ func (t *term) isFor(r *run) (to store.Assignee, ok bool) {
 		}
 		return to, true
 	}
-	return to, false
+	return to, !r.entry.job.onEach
 }
 
 // join waits until the shards of a run have ended, and says whether each has succeeded. When ctx ends and the term does not, the run

@@ -385,9 +385,10 @@ func (w *world) Move(ctx context.Context, h store.Holder, moves []store.Move) ([
 	return done, nil
 }
 
-// abandoned checks that a shard which one replica alone may have is not skipped while that replica can have it.
+// abandoned checks that a shard which one replica alone may have is not skipped while that replica can have it: not in a
+// group whose leader runs everything.
 func (w *world) abandoned(h store.Holder, m store.Move, row entry) {
-	if m.To != jobs.Skipped || row.only == "" {
+	if m.To != jobs.Skipped || row.only == "" || !h.Assigns {
 		return
 	}
 	w.counts["shard skipped"]++
