@@ -415,15 +415,25 @@ func (w *world) backup() (restore func()) {
 	defer w.mu.Unlock()
 	rows, books, holder, taken := w.Backup(), w.rows.clone(), w.terms(group).holder, time.Now()
 	return func() { // called with mu held
-		if time.Since(taken) > 59*time.Second { // a minute by the fastest clock
-			w.lost = time.Now()
-		}
-		kept := w.sessions()
+		before, kept := w.pause(), w.sessions()
 		rows()
 		kept()
+		// A minute is by the fastest clock. A pause that is lost is put back by each replica that has seen it, however short the time was.
+		if after := w.pause(); time.Since(taken) > 59*time.Second || !before.IsZero() && !after.Equal(before) {
+			w.lost = time.Now()
+		}
 		w.counts["rows forgotten"] += w.rows.forget(books.clone())
 		w.terms(group).holder = holder
 	}
+}
+
+// pause is when the pause of the group began; zero: it is not paused. Called with mu held.
+func (w *world) pause() (began time.Time) {
+	s, err := w.Store.Load(context.Background(), group)
+	if n := len(s.Pauses[""]); err == nil && s.Paused && n > 0 {
+		began = s.Pauses[""][n-1].Began
+	}
+	return began
 }
 
 // sessions copies the rows of the replicas' sessions, and returns what puts them back: that none of these is lost
