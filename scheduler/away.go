@@ -59,6 +59,10 @@ func (t *term) assign(r *run) bool {
 		t.tellNone(r.entry, false)
 		return false
 	}
+	if why := t.goneFrom(r); why != "" {
+		t.close(r, jobs.Skipped, why)
+		return true
+	}
 	to, ok := t.choose(r)
 	if !ok && (r.record.Owner == "" || !t.mayAssign()) {
 		return false

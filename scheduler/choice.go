@@ -169,12 +169,7 @@ func (t *term) canHave(e *entry) func(crew.Member) bool {
 // goneFrom says why a run is not to begin any more: it is for a replica that is gone, or cannot have it any more. Empty: it is not.
 func (t *term) goneFrom(r *run) string {
 	to, ok := t.isFor(r)
-	switch {
-	case !ok || to.Owner == "":
-		return ""
-	case t.role == runsAll:
-		return to.Owner + " is gone: the leader runs everything now"
-	case !t.mayAssign():
+	if !ok || to.Owner == "" || !t.mayAssign() {
 		return ""
 	}
 	at := slices.IndexFunc(t.spread.members, func(m crew.Member) bool { return m.Owner == to.Owner })

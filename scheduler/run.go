@@ -230,8 +230,8 @@ func (t *term) launch(r *run) bool {
 		t.close(r, jobs.Skipped, plan.TooLate)
 		return true
 	}
-	if why := t.goneFrom(r); why != "" {
-		t.close(r, jobs.Skipped, why)
+	if to, _ := t.isFor(r); t.role == runsAll && to.Owner != "" {
+		t.close(r, jobs.Skipped, to.Owner+" is gone: the leader runs everything now")
 		return true
 	}
 	isWhole := r.entry.job.shards != nil || r.record.Shards > 0
