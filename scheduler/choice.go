@@ -123,7 +123,7 @@ func one(is bool) int {
 // knows.
 func (t *term) only(r *run, can func(crew.Member) bool) (owner string, isBound bool) {
 	e := r.entry
-	if to, ok := t.isFor(r); to.Owner != "" || !ok {
+	if to, is := t.isFor(r); is {
 		return to.Owner, true
 	}
 	if e.job.Overlap != jobs.OverlapAllow || len(t.followers.Telling(e.job.Name)) == 0 {
@@ -168,8 +168,8 @@ func (t *term) canHave(e *entry) func(crew.Member) bool {
 
 // goneFrom says why a run is not to begin any more: it is for a replica that is gone, or cannot have it any more. Empty: it is not.
 func (t *term) goneFrom(r *run) string {
-	to, ok := t.isFor(r)
-	if !ok || to.Owner == "" || !t.mayAssign() {
+	to, _ := t.isFor(r)
+	if to.Owner == "" || !t.mayAssign() {
 		return ""
 	}
 	at := slices.IndexFunc(t.spread.members, func(m crew.Member) bool { return m.Owner == to.Owner })
@@ -241,8 +241,7 @@ func (t *term) isToMove(r *run) bool {
 		return true
 	}
 	lost, isFree, can := false, false, t.canHave(r.entry)
-	to, ok := t.isFor(r)
-	isBound := to.Owner != "" || !ok
+	_, isBound := t.isFor(r)
 	for _, m := range t.spread.members {
 		switch {
 		case m.Assignee == r.away.to:

@@ -197,8 +197,8 @@ walk:
 			t.shift(r, plan.Blocked)
 			r.entry.blocked = slices.Insert(r.entry.blocked, 0, r)
 		case stuck[r.entry] || !t.launch(r):
-			to, ok := t.isFor(r)
-			stuck[r.entry] = to.Owner == "" && ok // else another replica may have the next one
+			_, isBound := t.isFor(r)
+			stuck[r.entry] = !isBound // else another replica may have the next one
 			left[p] = append(left[p], r)
 			if t.spread.full && time.Since(t.spread.walked) < time.Second {
 				break walk
@@ -230,9 +230,11 @@ func (t *term) launch(r *run) bool {
 		t.close(r, jobs.Skipped, plan.TooLate)
 		return true
 	}
-	if to, _ := t.isFor(r); t.role == runsAll && to.Owner != "" {
-		t.close(r, jobs.Skipped, to.Owner+" is gone: the leader runs everything now")
-		return true
+	if t.role == runsAll {
+		if to, _ := t.isFor(r); to.Owner != "" {
+			t.close(r, jobs.Skipped, "it was for "+to.Owner+", and the leader runs everything now")
+			return true
+		}
 	}
 	isWhole := r.entry.job.shards != nil || r.record.Shards > 0
 	if t.role == assigns && (!isWhole || r.lacksReplicas()) {

@@ -45,17 +45,17 @@ func (r *run) divide(start *store.Move) (why string) {
 	return ""
 }
 
-// isFor is the session that a run is for: a shard of a run that began when its job ran everywhere, whatever the job is
-// divided into by now. Others are for none. False: the job runs everywhere, and the run that this one is a part of is not
-// in hand.
-func (t *term) isFor(r *run) (to store.Assignee, ok bool) {
+// isFor reports whether a run is for one replica alone, and for which session: a shard of a run that began when its job
+// ran everywhere, whatever the job is divided into by now. The session is unknown while the run that the shard is a part of
+// is not in hand.
+func (t *term) isFor(r *run) (to store.Assignee, is bool) {
 	i, n := triggers.ShardOf(r.record.Trigger)
 	if n == 0 {
-		return to, true
+		return to, false
 	}
 	whole := t.roll.entries[strings.TrimSuffix(r.record.Job, jobs.ShardsOf(""))]
 	if whole == nil {
-		return to, !r.entry.job.onEach
+		return to, r.entry.job.onEach
 	}
 	for _, w := range whole.runs {
 		if !w.record.Tick.Equal(r.record.Tick) || !triggers.IsShardOf(r.record.Trigger, w.record.Trigger) {
@@ -66,9 +66,9 @@ func (t *term) isFor(r *run) (to store.Assignee, ok bool) {
 			to.Owner = owner
 			to.Token, _ = strconv.ParseUint(token, 10, 64)
 		}
-		return to, true
+		return to, to.Owner != ""
 	}
-	return to, !r.entry.job.onEach
+	return to, r.entry.job.onEach
 }
 
 // join waits until the shards of a run have ended, and says whether each has succeeded. When ctx ends and the term does not, the run

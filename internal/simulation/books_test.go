@@ -385,13 +385,15 @@ func (w *world) Move(ctx context.Context, h store.Holder, moves []store.Move) ([
 	return done, nil
 }
 
-// abandoned checks that a shard which one replica alone may have is not skipped while that replica can have it: not in a
-// group whose leader runs everything.
+// abandoned checks that a shard which one replica alone may have is not skipped while that replica can have it. Under a
+// leader that runs everything, it cannot.
 func (w *world) abandoned(h store.Holder, m store.Move, row entry) {
-	if m.To != jobs.Skipped || row.only == "" || !h.Assigns {
+	if m.To != jobs.Skipped || row.only == "" {
 		return
 	}
-	w.counts["shard skipped"]++
+	if w.counts["shard skipped"]++; !h.Assigns {
+		return
+	}
 	owner, token, _ := strings.Cut(row.only, "=")
 	r, leader, session := w.replicas[owner], w.replicas[h.Owner], w.terms(store.SessionGroup(owner)).holder
 	if r == nil || leader == nil || r.dead || !r.left.IsZero() || session.Owner != owner || fmt.Sprint(session.Token) != token || r.release != leader.release {

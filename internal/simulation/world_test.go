@@ -415,11 +415,12 @@ func (w *world) backup() (restore func()) {
 	defer w.mu.Unlock()
 	rows, books, holder, taken := w.Backup(), w.rows.clone(), w.terms(group).holder, time.Now()
 	return func() { // called with mu held
-		before, kept := w.pause(), w.sessions()
+		before, kept := w.restorePause(), w.sessions()
 		rows()
 		kept()
-		// A minute is by the fastest clock. A pause that is lost is put back by each replica that has seen it, however short the time was.
-		if after := w.pause(); time.Since(taken) > 59*time.Second || !before.IsZero() && !after.Equal(before) {
+		// A minute is by the fastest clock. Each replica that has seen a pause for a restore puts it back once it is lost, even with the
+		// last second alone.
+		if time.Since(taken) > 59*time.Second || before != 0 && w.restorePause() != before {
 			w.lost = time.Now()
 		}
 		w.counts["rows forgotten"] += w.rows.forget(books.clone())
@@ -427,13 +428,12 @@ func (w *world) backup() (restore func()) {
 	}
 }
 
-// pause is when the pause of the group began; zero: it is not paused. Called with mu held.
-func (w *world) pause() (began time.Time) {
-	s, err := w.Store.Load(context.Background(), group)
-	if n := len(s.Pauses[""]); err == nil && s.Paused && n > 0 {
-		began = s.Pauses[""][n-1].Began
+// restorePause is the action of a scheduler that has paused the group for a restore; zero: there is none. Called with mu held.
+func (w *world) restorePause() (id uint64) {
+	if by, err := jobs.NewGroup(w.Store, group).PausedBy(context.Background()); err == nil && by.Via == jobs.ViaScheduler {
+		id = by.ID
 	}
-	return began
+	return id
 }
 
 // sessions copies the rows of the replicas' sessions, and returns what puts them back: that none of these is lost
