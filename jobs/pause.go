@@ -5,8 +5,8 @@ import "time"
 // Pause is a time in which a job, or its whole group, was paused. Its ticks are
 // skipped.
 type Pause struct {
-	// Began and Ended are by the database's clock. Began is zero when it is not
-	// known, and Ended while the pause goes on.
+	// Began and Ended are by the database's clock, and no pause ends before it began, also where that clock was set
+	// back meanwhile. Began is zero when it is not known, and Ended while the pause goes on.
 	Began, Ended time.Time
 }
 

@@ -624,3 +624,28 @@ func TestRestoreAfterAResume(t *testing.T) {
 		})
 	}
 }
+
+// The operator's answer counts, however far the database's clock was set back since the group was paused.
+func TestResumedUnderAClockThatWasSetBack(t *testing.T) {
+	for name, resume := range map[string]func(c *cluster) error{
+		"resumed":          func(c *cluster) error { return c.Resume(c.Context(), "") },
+		"resumed skipping": func(c *cluster) error { return c.ResumeSkipping(c.Context(), "") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(c *cluster) {
+				c.start(everyTick())
+				c.until(10*time.Minute + time.Second)
+				restore := c.store.Backup()
+				c.until(20*time.Minute + 30*time.Second)
+				restore()
+				c.until(25*time.Minute + time.Second)
+				c.wantPaused(true)
+				c.store.StepClock(-time.Minute * 10)
+				c.until(25*time.Minute + 10*time.Second)
+				check(t, resume(c))
+				c.until(50 * time.Minute)
+				c.wantPaused(false)
+			})
+		})
+	}
+}

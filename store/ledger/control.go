@@ -94,7 +94,9 @@ func (tx *Tx) after(pauses []jobs.Pause, action jobs.Action) []jobs.Pause {
 		return pauses[max(0, len(pauses)-store.MaxPauses):]
 	}
 	last := &pauses[len(pauses)-1]
-	last.Ended = tx.Now
+	if last.Ended = tx.Now; tx.Now.Before(last.Began) { // the clock was set back
+		last.Ended = last.Began
+	}
 	if action == jobs.ActionSkipping {
 		last.Began = time.Time{}
 	}

@@ -153,6 +153,29 @@ var pauseCases = []ledgerCase{
 		e.is(s.ResumeSkipping(e.ctx(), group, "never"), jobs.ErrNoJob, "ResumeSkipping of what there is not")
 	}},
 
+	{"pause/resumed under a clock that was set back", func(e *ledgerEnv) {
+		if e.h.StepClock == nil {
+			e.Skip("left out: Harness.StepClock is nil")
+		}
+		s := e.open()
+		e.begin(s)
+		for _, job := range []string{report, ""} {
+			e.ok(s.Pause(e.ctx(), group, job), "Pause")
+			resumed := e.load(group).Pauses[job][0]
+			e.h.StepClock(e.TB, -time.Hour)
+			e.ok(s.Resume(e.ctx(), group, job), "Resume")
+			resumed.Ended = resumed.Began
+			e.equal(e.load(group).Pauses[job][0], resumed, "the pause after Resume, which cannot end before it began")
+			e.h.StepClock(e.TB, time.Hour)
+			e.ok(s.Pause(e.ctx(), group, job), "Pause")
+			skipping := jobs.Pause{Ended: e.load(group).Pauses[job][1].Began}
+			e.h.StepClock(e.TB, -time.Hour)
+			e.ok(s.ResumeSkipping(e.ctx(), group, job), "ResumeSkipping")
+			e.equal(e.load(group).Pauses[job][1], skipping, "the pause after ResumeSkipping, which cannot end before it began")
+			e.h.StepClock(e.TB, time.Hour)
+		}
+	}},
+
 	{"pause/what there is not", func(e *ledgerEnv) {
 		s := e.open()
 		e.is(s.Pause(e.ctx(), group, report), jobs.ErrNoJob, "Pause in an empty ledger")

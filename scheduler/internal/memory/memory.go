@@ -288,7 +288,8 @@ func (m *Memory) Answer(s jobs.Snapshot) {
 // wasResumed reports whether the pause that the memory holds on to has ended, or a pause of the group since that began;
 // where the memory holds on to none, since the ledger was read last: the reading may be later than the end by the
 // database's clock, since that is stamped before it is committed. A pause that was resumed with skipping has no
-// beginning, as a memory has that holds on to none: these are not the same pause. And an end that the ledger was last
+// beginning, as a memory has that holds on to none: these are not the same pause. Its end is not before the beginning that it
+// had, and is that beginning where the clock was set back. And an end that the ledger was last
 // seen to have is none since, although it can be later than that reading: the servers of a cluster have several clocks.
 // It is called with mu held.
 func (m *Memory) wasResumed(s jobs.Snapshot) bool {
@@ -297,8 +298,8 @@ func (m *Memory) wasResumed(s jobs.Snapshot) bool {
 		since = m.pause
 	}
 	for _, p := range s.Pauses[""] {
-		isNew := p.Ended.After(since) && !slices.ContainsFunc(m.pauses, func(of jobs.Pause) bool { return of.Ended.Equal(p.Ended) })
-		if isHeld := !m.pause.IsZero() && p.Began.Equal(m.pause); isNew || isHeld && !p.Ended.IsZero() {
+		isNew := !p.Ended.Before(since) && !slices.ContainsFunc(m.pauses, func(of jobs.Pause) bool { return of.Ended.Equal(p.Ended) })
+		if isHeld := !m.pause.IsZero() && p.Began.Equal(m.pause); !p.Ended.IsZero() && (isNew || isHeld) {
 			return true
 		}
 	}
