@@ -16,7 +16,7 @@ type Record struct {
 	// Attempt counts the starts, and those that came to nothing: 0 while there was none. See [Record.Begun].
 	Attempt int
 	// Claimed, Started (the last attempt) and Finished are by the database's
-	// clock; zero where it has not come to that. Where consecutive skipped ticks share
+	// clock; zero where it has not come to that. Where that clock was set back, Started stays that of an earlier attempt. Where consecutive skipped ticks share
 	// a row, Claimed is that of the first of them, and Finished of the last.
 	Claimed, Started, Finished time.Time
 	// Due is when a waiting run may start, by the database's clock. It stays when

@@ -256,6 +256,41 @@ func TestSpreadModeTokens(t *testing.T) {
 	})
 }
 
+// Once a group is spread again, the fencing tokens of its runs are above those of the time when it was before, also where the
+// database's clock was set back, and a leader that runs all jobs had an attempt of a run in between.
+func TestSpreadModeTokensAfterAWhile(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		failing := jobs.Job{Name: "a", Schedule: jobs.Every(time.Hour), Retry: jobs.Retry{Attempts: 20, Initial: time.Minute, Max: time.Minute}, Do: func(context.Context, jobs.Run) error {
+			return errors.New("no luck")
+		}}
+		c.spreadOver(2, []jobs.Job{failing}, scheduler.WithClock(scheduler.WorkerClock))
+		c.start([]jobs.Job{failing}, scheduler.WithClock(scheduler.WorkerClock))
+		c.until(time.Hour + 30*time.Second)
+		c.store.StepClock(-30 * time.Minute)
+		c.until(time.Hour + 3*time.Minute)
+		check(t, c.store.SetSpread(t.Context(), "g", false))
+		c.until(time.Hour + 6*time.Minute)
+		check(t, c.store.SetSpread(t.Context(), "g", true))
+		c.until(time.Hour + 12*time.Minute)
+		var newest uint64 // of the replicas
+		spread, plain := 0, 0
+		for _, r := range c.runs("a") {
+			switch {
+			case r.Owner == c.replicas[2].Owner():
+				plain++
+			case r.Token <= newest:
+				t.Errorf("%+v, after one under %d", r, newest)
+			default:
+				newest = r.Token
+				spread++
+			}
+		}
+		if plain < 2 || spread < 6 {
+			t.Errorf("%d attempts of a leader that runs everything, and %d others", plain, spread)
+		}
+	})
+}
+
 // A replica that did not lead because of its mode finds out soon that it may.
 func TestSpreadModeIsSeenSoon(t *testing.T) {
 	inBubble(t, func(c *cluster) {

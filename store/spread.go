@@ -18,7 +18,7 @@ import (
 //   - A move from Waiting to Waiting of a run that is under anybody takes it away from there, and counts an attempt.
 //     So no open row ever comes back to a state, attempt, owner and token that it had before, and a late statement finds another row
 //     than it expects.
-//   - A move to Running stamps Started with Move.NotBefore, if that is later than the database's clock.
+//   - A move to Running stamps Started with Move.NotBefore, if that is later.
 //   - A move compares the fence row of [Holder].Session, if it has one.
 //
 // All else is as [Ledger] says, also that a move to Running fails whose run is to be cancelled, and that Owner and Token of a row that

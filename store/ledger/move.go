@@ -78,7 +78,9 @@ func (tx *Tx) move(h store.Holder, m store.Move) bool {
 	r.Details = m.Details
 	switch m.To {
 	case jobs.Running:
-		r.Started = tx.Now
+		if tx.Now.After(r.Started) { // else the clock was set back, and what is known of the job must not be
+			r.Started = tx.Now
+		}
 		if h.Assigns && m.NotBefore.After(r.Started) {
 			r.Started = m.NotBefore.UTC()
 		}

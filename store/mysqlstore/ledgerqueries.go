@@ -118,13 +118,13 @@ func newLedgerQueries(t tables) *ledgerQueries {
 	}
 	// In both, what waits already as the move wants it is not made to wait again, and no run starts whose end was asked for.
 	plain := []string{
-		"{assigned}", "", "{to owner}", "h.owner", "{to token}", "h.token", "{to attempt}", "v.attempt + (v.to_state = 1)", "{start}", "UTC_TIMESTAMP(6)",
+		"{assigned}", "", "{to owner}", "h.owner", "{to token}", "h.token", "{to attempt}", "v.attempt + (v.to_state = 1)", "{start}", "GREATEST(UTC_TIMESTAMP(6), COALESCE(r.started_at, {epoch}))",
 		"{moves}", expected + `
 	AND (v.to_state <> 2 OR r.state <> 2 OR r.owner <> h.owner OR r.token <> h.token) AND (v.to_state <> 1 OR r.cancel_asked = 0)`,
 	}
 	spread := []string{
 		"{assigned}", ", to_owner, to_token, to_attempt, not_before", "{to owner}", "v.to_owner", "{to token}", "v.to_token", "{to attempt}", "v.to_attempt",
-		"{start}", "GREATEST(UTC_TIMESTAMP(6), {epoch} + INTERVAL v.not_before MICROSECOND)",
+		"{start}", "GREATEST(UTC_TIMESTAMP(6), COALESCE(r.started_at, {epoch}), {epoch} + INTERVAL v.not_before MICROSECOND)",
 		"{moves}", expected + `
 	AND (v.to_state, v.to_attempt, v.to_owner, v.to_token) <> (v.state, v.attempt, v.owner, v.token) AND (v.to_state <> 1 OR r.cancel_asked = 0)`,
 	}

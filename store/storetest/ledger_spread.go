@@ -227,6 +227,31 @@ var spreadCases = []ledgerCase{
 		e.equal(e.known(group, report).Started, ahead, "when the job was started")
 	}},
 
+	{"spread/a later attempt does not start before an earlier one", func(e *ledgerEnv) {
+		s, h := e.spread()
+		m := e.session(s, "m")
+		ahead := e.now().Add(time.Hour)
+		plain := h
+		plain.Assigns = false
+		start := to(jobs.Running, e.mine(s, h, store.Claim{Key: key(report, 1), State: jobs.Waiting, For: assignee(m)}))
+		start.NotBefore = ahead
+		r := e.moved(s, m, start)
+		for _, by := range []store.Holder{plain, m} {
+			again := to(jobs.Waiting, r)
+			again.For = assignee(by)
+			if by == m {
+				r = e.moved(s, h, again)
+			} else {
+				r = e.moved(s, by, again)
+			}
+			r = e.moved(s, by, to(jobs.Running, r))
+			e.equal(r.Started, ahead, "Started, as where the clock was set back since")
+			e.equal(e.known(group, report).Started, ahead, "when the job was started, while the next attempt goes on")
+		}
+		e.moved(s, m, to(jobs.Succeeded, r))
+		e.equal(e.known(group, report).Started, ahead, "when the job was started")
+	}},
+
 	{"spread/a move changes its run and what is known of its job, and nothing else", func(e *ledgerEnv) {
 		s, h := e.spread()
 		m := e.session(s, "m")

@@ -78,8 +78,13 @@ func (c *Clock) Observe(s lease.Skew) error {
 	expected, doubt := c.shown.Add(passed), c.bound+time.Duration(float64(passed)*c.Drift)
 	// Do not use a clock that disagrees: ticks might start by it until the term is
 	// over, or until the log has taken the line about it.
-	if wrong == nil && (!c.known || bound <= doubt || shown.Sub(expected).Abs() > bound+doubt) {
+	switch {
+	case wrong != nil:
+	case !c.known, bound <= doubt:
 		c.known, c.at, c.shown, c.bound = true, own.Mono, shown, bound
+	case shown.Sub(expected).Abs() > bound+doubt:
+		// The earliest that it can be: else ticks would start before their time because an answer was slow.
+		c.at, c.shown, c.bound = own.Mono, shown.Add(-bound), 2*bound
 	}
 	c.mu.Unlock()
 	say() // not with mu held: a log that is blocked must not stop the clock

@@ -67,9 +67,13 @@ func TestSlowStatementAndQuickOne(t *testing.T) {
 	if got := wrong(); got != 0 {
 		t.Errorf("after a quick statement, the clock is %v off", got)
 	}
-	observe(5*time.Second, ahead+10*time.Second, half) // it was set
-	if got := wrong(); got != 10*time.Second {
+	observe(5*time.Second, ahead+10*time.Second, half) // it was set, to no less than this
+	if got := wrong(); got != 10*time.Second-half {
 		t.Errorf("after the database's clock was set, the clock is %v off", got)
+	}
+	observe(5*time.Second, ahead+10*time.Second, half)
+	if got := wrong(); got != 10*time.Second {
+		t.Errorf("after another slow statement, the clock is %v off", got)
 	}
 }
 
@@ -199,7 +203,8 @@ func TestDifferenceWithinTheBound(t *testing.T) {
 	}
 }
 
-// A later statement counts if it is as exact as what is known has become, or if what is known cannot be true.
+// A later statement counts if it is as exact as what is known has become. If it shows that what is known cannot be true, it counts
+// as the earliest that it allows: a slow answer starts no tick before its time.
 func TestLaterStatement(t *testing.T) {
 	t.Parallel()
 	const first, bound = 10 * time.Second, 200 * time.Millisecond
@@ -207,15 +212,15 @@ func TestLaterStatement(t *testing.T) {
 		drift           float64
 		passed          time.Duration
 		measured, bound time.Duration
-		counts          bool
+		want            time.Duration
 	}{
-		"as exact":                      {0, time.Minute, first + 50*time.Millisecond, bound, true},
-		"less exact":                    {0, time.Minute, first + 50*time.Millisecond, bound + 1, false},
-		"less exact, and at the limit":  {0, time.Minute, first + 2*bound + 1, bound + 1, false},
-		"less exact, and it shows more": {0, time.Minute, first + 2*bound + 2, bound + 1, true},
-		"less exact, and it shows less": {0, time.Minute, first - 2*bound - 2, bound + 1, true},
-		"as exact as drift has left it": {0.5, time.Second, first + 50*time.Millisecond, bound + 500*time.Millisecond, true},
-		"less exact than that":          {0.5, time.Second, first + 50*time.Millisecond, bound + 500*time.Millisecond + 1, false},
+		"as exact":                      {0, time.Minute, first + 50*time.Millisecond, bound, first + 50*time.Millisecond},
+		"less exact":                    {0, time.Minute, first + 50*time.Millisecond, bound + 1, first},
+		"less exact, and at the limit":  {0, time.Minute, first + 2*bound + 1, bound + 1, first},
+		"less exact, and it shows more": {0, time.Minute, first + 2*bound + 2, bound + 1, first + bound + 1},
+		"less exact, and it shows less": {0, time.Minute, first - 2*bound - 2, bound + 1, first - 3*bound - 3},
+		"as exact as drift has left it": {0.5, time.Second, first + 50*time.Millisecond, bound + 500*time.Millisecond, first + 50*time.Millisecond},
+		"less exact than that":          {0.5, time.Second, first + 50*time.Millisecond, bound + 500*time.Millisecond + 1, first},
 	} {
 		m := newMachine(false, test.drift)
 		if err := m.Observe(lease.Skew{Ahead: first, Bound: bound}); err != nil {
@@ -225,12 +230,8 @@ func TestLaterStatement(t *testing.T) {
 		if err := m.Observe(lease.Skew{Ahead: test.measured, Bound: test.bound}); err != nil {
 			t.Error(err)
 		}
-		want := first
-		if test.counts {
-			want = test.measured
-		}
-		if got := m.ahead(); got != want {
-			t.Errorf("%s: the tick clock is %v ahead, want %v", name, got, want)
+		if got := m.ahead(); got != test.want {
+			t.Errorf("%s: the tick clock is %v ahead, want %v", name, got, test.want)
 		}
 	}
 }

@@ -50,7 +50,7 @@ for i, m in ipairs(moves) do
     if m.leaves == '1' then leave(m, r[5], present) end
     redis.call('HSET', at, 'state', m.to, 'attempt', m.counted, 'owner', keeps.owner, 'token', keeps.token, 'error', m.error, 'details', m.details)
     if m.to == RUNNING then
-      redis.call('HSET', at, 'started', largest(present, m.start))
+      redis.call('HSET', at, 'started', largest(present, m.start, r[5] or '0'))
     elseif m.to == WAITING then
       redis.call('HSET', at, 'due', plus(present, m.delay))
     else
