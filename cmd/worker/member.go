@@ -132,7 +132,7 @@ func (p *shared) prepare(m *member) (stop func(), err error) {
 		return nil, c.Wrap("database", err)
 	}
 	m.parts = parts{db: db, pool: pool(db), client: p.client, log: p.log, grace: c.Lease.Grace}
-	if c.Database.SQL() {
+	if c.Database.Kind() == config.MySQL {
 		db, err := p.killers.of(c.Database)
 		if err != nil {
 			return nil, c.Wrap("database", err)

@@ -164,7 +164,7 @@ func checkMachine(c *config.Config) error {
 // parts are what the jobs of a worker work with.
 type parts struct {
 	db            database
-	pool, killers *sql.DB // for statements; nil where the database runs none, and no configuration has any
+	pool, killers *sql.DB // for statements; nil where the database runs none, and no configuration has any, or where none needs to be ended over it
 	client        *httpjob.Client
 	log           *zap.Logger
 	grace         time.Duration
@@ -177,7 +177,7 @@ func (p parts) job(c *config.Config, entry config.Job) jobs.Job {
 	case entry.HTTP != nil:
 		job.Do = p.client.Job(*entry.HTTP)
 	case entry.SQL != nil:
-		job.Do = sqljob.New(p.pool, entry.SQL, sqljob.Options{Grace: p.grace, Kill: p.killers})
+		job.Do = sqljob.New(p.pool, entry.SQL, sqljob.Options{Dialect: c.Database.Dialect(), Grace: p.grace, Kill: p.killers})
 	default:
 		trust := keeper.TrustOf
 		if c.RunsAlone(entry) { // it has no lease

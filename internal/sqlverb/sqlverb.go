@@ -94,6 +94,7 @@ func Executable(text string) bool {
 type reading struct {
 	sqlite    bool // each -- begins a comment, and [ ] quotes
 	backslash bool // escapes in a string, as without NO_BACKSLASH_ESCAPES
+	postgres  bool // comments nest, E'' has escapes, and $$ quotes
 }
 
 var readings = []reading{{}, {backslash: true}, {sqlite: true}}
@@ -252,6 +253,8 @@ func (r reading) words(s string) (found []string) {
 func (r reading) next(s string) (token, rest string) {
 	end := 1
 	switch c := s[0]; {
+	case r.postgres:
+		end = postgresToken(s)
 	case !r.sqlite && (strings.HasPrefix(s, "/*!") || strings.HasPrefix(s, "/*M!")):
 		end = strings.IndexByte(s, '!') + 1
 		for end < len(s) && '0' <= s[end] && s[end] <= '9' {
@@ -296,7 +299,7 @@ func (r reading) one(s string) bool {
 	ended := false
 	for s != "" {
 		token, rest := r.next(s)
-		comment := strings.HasPrefix(token, "--") || strings.HasPrefix(token, "/*") || token[0] == '#'
+		comment := strings.HasPrefix(token, "--") || strings.HasPrefix(token, "/*") || token[0] == '#' && !r.postgres
 		if ended && !comment && !strings.Contains(" \t\r\n;", token) {
 			return false
 		}

@@ -94,6 +94,9 @@ func Open(dsn string, opts ...Option) (*Store, error) {
 	// One message each way, and nothing that is left behind on the server: the next statement may meet another session
 	// behind a pooler.
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec
+	if _, isSet := config.RuntimeParams["timezone"]; !isSet {
+		config.RuntimeParams["timezone"] = "UTC" // for those who use the pool
+	}
 	db := stdlib.OpenDB(*config)
 	s, err := newStore(db, opts)
 	if err != nil {
@@ -152,7 +155,7 @@ func (s *Store) Close() error {
 	return err
 }
 
-// DB is the pool that the store uses.
+// DB is the pool that the store uses. After [Open], its sessions are in UTC, unless the URL has another timezone.
 func (s *Store) DB() *sql.DB { return s.db }
 
 // wrap names what a statement was for in its error, and why its context ended.

@@ -229,6 +229,11 @@ func job(lines ...string) string {
 	return with("jobs:\n  - " + strings.Join(lines, "\n    "))
 }
 
+// postgres is a configuration with that job, on PostgreSQL.
+func postgres(line string) string {
+	return strings.Replace(job("name: a", "every: 1m", line), "sqlite:x.db", `"postgres://u:p@h/d"`, 1)
+}
+
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	const unknownHere = "expected one of database, group, lease, max_runs, pools, spread, labels, follower_only, drain, clock, max_skew, listen, defaults, include, jobs"
@@ -311,6 +316,8 @@ func TestErrors(t *testing.T) {
 		"sql, argument":       {job("name: a", "every: 1m", `sql: [{statement: "DELETE FROM a WHERE b = ?", args: [tock]}]`), []string{`6:59: jobs[0].sql[0].args[0]: "tock": did you mean tick? Expected tick, token, attempt, job, group, missed, args, shard or shards`}},
 		"sql, arguments":      {job("name: a", "every: 1m", `sql: [{statement: "DELETE FROM a WHERE b = ?", args: [tick, job]}]`), []string{`6:23: jobs[0].sql[0].statement: "DELETE FROM a WHERE b = ?": 1 placeholders (?) and 2 args: expected as many of both`}},
 		"sql, no argument":    {job("name: a", "every: 1m", `sql: ["DELETE FROM a WHERE b = ?"]`), []string{`6:11: jobs[0].sql[0]: "DELETE FROM a WHERE b = ?": 1 placeholders (?) and 0 args`}},
+		"sql, its arguments":  {postgres(`sql: ["DELETE FROM a WHERE b < $2"]`), []string{`6:11: jobs[0].sql[0]: "DELETE FROM a WHERE b < $2": 2 placeholders ($1, $2, ...) and 0 args: expected as many of both`}},
+		"sql, its commit":     {postgres(`sql: [PREPARE TRANSACTION 'a']`), []string{`6:11: jobs[0].sql[0]: "PREPARE TRANSACTION 'a'": PREPARE TRANSACTION: the statements are one transaction already`}},
 		"misspelt, once":      {job("name: a", "evry: 1m", "exec: [x]"), []string{"5:5: jobs[0].evry: unknown key: did you mean every?"}},
 		"every":               {job("name: a", `every: "30"`, "exec: [x]"), []string{`5:12: jobs[0].every: "30": no unit: expected a duration such as 30s, 5m, 1h or 7d`}},
 		"every, week":         {job("name: a", `every: 1w`, "exec: [x]"), []string{`5:12: jobs[0].every: "1w": no unit of a duration: expected days, 7d`}},

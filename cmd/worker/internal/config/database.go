@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+
+	"github.com/cronlease/cronlease/store"
 )
 
 // The kinds of database.
@@ -54,8 +56,10 @@ type Database struct {
 // Kind returns [MySQL], [PostgreSQL], [SQLite], [Redis] or [ZooKeeper].
 func (d Database) Kind() string { return d.kind }
 
-// SQL reports whether it runs SQL statements.
-func (d Database) SQL() bool { return d.kind == MySQL || d.kind == SQLite }
+// Dialect is that of the SQL statements which it runs; zero: it runs none.
+func (d Database) Dialect() store.Dialect {
+	return map[string]store.Dialect{MySQL: store.MySQL, SQLite: store.SQLite, PostgreSQL: store.PostgreSQL}[d.kind]
+}
 
 // Open returns what the store's Open takes: a URL with the password and one host
 // or a list of them, or the path of a SQLite file.

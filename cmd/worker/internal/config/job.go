@@ -13,6 +13,7 @@ import (
 	"github.com/cronlease/cronlease/cmd/worker/internal/httpjob"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/jobs/cron"
+	"github.com/cronlease/cronlease/store"
 )
 
 // jobFile is a job while it is read: its schedule is made of several keys. They
@@ -22,6 +23,7 @@ type jobFile struct {
 	cron         *text
 	zone         *text
 	dialect      *cron.Dialect
+	sql          store.Dialect // of the statements; zero where the database runs none
 	dst          *cron.DST
 	fixedRate    time.Duration
 	fixedDelay   time.Duration
@@ -160,7 +162,7 @@ var jobFields = []field[jobFile]{
 	{"sql", func(v value, f *jobFile) {
 		var written []string
 		readList(v, "a list of SQL statements", func(v value) {
-			s := readStatement(v)
+			s := readStatement(v, f.sql)
 			f.job.SQL, written = append(f.job.SQL, s.Statement), append(written, strings.TrimSpace(s.at.raw))
 		})
 		f.job.About = hideSecrets(strings.Join(written, ";\n"))
@@ -222,7 +224,7 @@ func (r *jobReader) checkPipelines() {
 
 func (r *jobReader) read(v value) {
 	readList(v, "a list with at least one job", func(v value) {
-		var f jobFile
+		f := jobFile{sql: r.config.Database.Dialect()}
 		v = withDefaults(v, r.defaults, notEverywhere(r.config.Spread))
 		found := readMapping(v, "a job", jobFields, &f)
 		checkJob(v, found, &f, r.config.Spread)
@@ -240,8 +242,8 @@ func (r *jobReader) read(v value) {
 				at.report("there is no pool %s: expected one of pools, which say how many runs each may have, such as pools: {reports: 3}", quote(name))
 			}
 		}
-		if at, ok := found["sql"]; ok && r.config.Database.kind != "" && !r.config.Database.SQL() {
-			at.report("the statements of a job run in the database of the lease, in one transaction with the check of its token, and %s runs none: expected exec or http, or a mysql:// or sqlite: database",
+		if at, ok := found["sql"]; ok && r.config.Database.kind != "" && r.config.Database.Dialect() == 0 {
+			at.report("the statements of a job run in the database of the lease, in one transaction with the check of its token, and %s runs none: expected exec or http, or a mysql://, postgres:// or sqlite: database",
 				r.config.Database.kind)
 		}
 		if name := f.job.Name; name != "" {

@@ -6,6 +6,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/cronlease/cronlease/cmd/worker/internal/sqljob"
+	"github.com/cronlease/cronlease/store"
 )
 
 var statementFields = []field[statementFile]{
@@ -24,6 +25,7 @@ var statementFields = []field[statementFile]{
 // statementFile is a statement while it is read.
 type statementFile struct {
 	sqljob.Statement
+	of  store.Dialect
 	at  text
 	bad bool // it, or one of its arguments: reported
 }
@@ -35,21 +37,21 @@ func (s *statementFile) readText(v value) {
 		return
 	}
 	s.at, s.Text = t, t.expanded
-	if err := sqljob.Check(s.Text); err != nil {
+	if err := sqljob.Check(s.of, s.Text); err != nil {
 		t.bad("%v", err)
 		s.bad = true
 	}
 }
 
 // readStatement reads a statement: its text, or a mapping with its arguments.
-func readStatement(v value) statementFile {
-	var s statementFile
+func readStatement(v value, of store.Dialect) statementFile {
+	s := statementFile{of: of}
 	either(v, yaml.MappingNode, func(v value) {
 		found := readMapping(v, "a statement", statementFields, &s)
 		require(v, found, "statement", "the text of the statement")
 	}, s.readText)
-	if n, known := s.Placeholders(); s.Text != "" && !s.bad && known && n != len(s.Args) {
-		s.at.bad("%d placeholders (?) and %d args: expected as many of both", n, len(s.Args))
+	if n, known, form := s.Placeholders(of); s.Text != "" && !s.bad && known && n != len(s.Args) {
+		s.at.bad("%d placeholders (%s) and %d args: expected as many of both", n, form, len(s.Args))
 	}
 	return s
 }

@@ -10,10 +10,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/cronlease/cronlease/cmd/worker/internal/argtext"
 	"github.com/cronlease/cronlease/fence"
 	"github.com/cronlease/cronlease/internal/sqlverb"
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store"
 )
 
 // Statement is an SQL statement, and which facts of the run its placeholders
@@ -32,26 +35,40 @@ const minKill = 100 * time.Millisecond
 // layout is an instant as DATETIME(6) has it.
 const layout = "2006-01-02 15:04:05.000000"
 
-// Placeholders counts the ? of the statement, if they can be counted.
-func (s Statement) Placeholders() (n int, known bool) {
+// Placeholders counts those of the statement, if they can be counted, and says how they are written.
+func (s Statement) Placeholders(of store.Dialect) (n int, known bool, form string) {
+	if of == store.PostgreSQL {
+		_, n, _ = sqlverb.Postgres(s.Text)
+		return n, true, "$1, $2, ..."
+	}
 	n, _, known = sqlverb.Placeholders(s.Text)
-	return n, known
+	return n, known, "?"
 }
 
-// Check reports a text that cannot be a part of a fenced transaction.
-func Check(text string) error {
+// Check reports a text that cannot be a part of a fenced transaction of such a database.
+func Check(of store.Dialect, text string) error {
 	if strings.Trim(text, " \t\r\n;") == "" {
 		return errors.New("empty: expected an SQL statement")
 	}
-	if _, one, _ := sqlverb.Placeholders(text); !one {
+	_, one, _ := sqlverb.Placeholders(text)
+	controls := ""
+	if of == store.PostgreSQL {
+		controls, _, one = sqlverb.Postgres(text)
+	}
+	switch {
+	case !one:
 		return errors.New("several statements: expected one for each entry of the list")
+	case controls != "":
+		return inTransaction(controls)
+	case of == store.PostgreSQL:
+		return nil
 	}
 	if sqlverb.Executable(text) {
 		return errors.New("an executable comment (/*! or /*M!): which servers run what it holds does not show in the text: write the statement without it")
 	}
 	switch effect, words := sqlverb.Of(text); effect {
 	case sqlverb.Controls:
-		return fmt.Errorf("%s: the statements are one transaction already, which is committed if the lease is still held", words)
+		return inTransaction(words)
 	case sqlverb.Commits:
 		return fmt.Errorf("%s: MySQL commits what came before it, even if the lease was lost: change tables by other means", words)
 	case sqlverb.Opaque:
@@ -62,11 +79,22 @@ func Check(text string) error {
 	return nil
 }
 
+// checkConnection has PostgreSQL end a statement within a second whose client is gone, which it else runs to its end. A
+// server of a system that cannot tell refuses the setting
+// (https://www.postgresql.org/docs/current/runtime-config-connection.html).
+const checkConnection = `SELECT CASE WHEN version() LIKE '%linux%' THEN set_config('client_connection_check_interval', '1s', true) END`
+
+func inTransaction(words string) error {
+	return fmt.Errorf("%s: the statements are one transaction already, which is committed if the lease is still held", words)
+}
+
 // Options says how statements are run.
 type Options struct {
+	// Dialect is the database's.
+	Dialect store.Dialect
 	// Grace is how long a statement has to end on the server once its run is over.
 	Grace time.Duration
-	// Kill is the pool over which a statement is ended, on MySQL and MariaDB; nil:
+	// Kill is the pool over which a statement is ended, on MySQL and MariaDB alone; nil:
 	// the pool that it runs on.
 	Kill *sql.DB
 }
@@ -87,8 +115,13 @@ func New(db *sql.DB, statements []Statement, o Options) func(context.Context, jo
 	return func(ctx context.Context, run jobs.Run) error {
 		return traced(ctx, "transaction", func(ctx context.Context) error {
 			return fence.Do(ctx, db, func(tx *sql.Tx) error {
+				if o.Dialect == store.PostgreSQL {
+					if _, err := tx.ExecContext(ctx, checkConnection); err != nil {
+						return err
+					}
+				}
 				for i, s := range statements {
-					do := func(ctx context.Context) error { return execute(ctx, tx, s, run) }
+					do := func(ctx context.Context) error { return execute(ctx, tx, s, o.Dialect, run) }
 					if err := traced(ctx, statementSpan(i), do, statementNumber.Int(i+1)); err != nil {
 						return fmt.Errorf("statement %d: %w", i+1, err)
 					}
@@ -99,10 +132,21 @@ func New(db *sql.DB, statements []Statement, o Options) func(context.Context, jo
 	}
 }
 
-func execute(ctx context.Context, tx *sql.Tx, s Statement, run jobs.Run) error {
-	values := make([]any, len(s.Args))
-	for i, name := range s.Args {
-		values[i] = value(run, name)
+func execute(ctx context.Context, tx *sql.Tx, s Statement, of store.Dialect, run jobs.Run) error {
+	var values []any
+	if of == store.PostgreSQL && len(s.Args) > 0 {
+		values = append(values, pgx.QueryExecModeDescribeExec) // which types they have, the server says: a text can be any
+	}
+	for _, name := range s.Args {
+		v := value(run, name)
+		switch {
+		case of != store.PostgreSQL || v == nil:
+		case name == "tick":
+			v = fmt.Sprint(v, "+00") // else it would be of the session's time zone
+		default:
+			v = fmt.Sprint(v)
+		}
+		values = append(values, v)
 	}
 	if _, err := tx.ExecContext(ctx, s.Text, values...); err != nil {
 		if errors.Is(err, driver.ErrBadConn) { // the driver gives up a connection that takes no writes, and its error with it

@@ -23,10 +23,12 @@ import (
 	"github.com/cronlease/cronlease/fence"
 	"github.com/cronlease/cronlease/internal/dbserver"
 	"github.com/cronlease/cronlease/internal/dbtest"
+	"github.com/cronlease/cronlease/internal/workertest"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/mysqlstore"
+	"github.com/cronlease/cronlease/store/postgresstore"
 	"github.com/cronlease/cronlease/store/sqlitestore"
 )
 
@@ -36,6 +38,7 @@ const patience = 30 * time.Second
 
 type sqlStore interface {
 	store.Leases
+	store.Fences
 	Migrate(context.Context) error
 	DB() *sql.DB
 	Close() error
@@ -53,6 +56,19 @@ func each(t *testing.T, f func(t *testing.T, ctx context.Context, s sqlStore, ru
 		}
 		withRun(t, s, f)
 	})
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		withRun(t, openPostgres(t), f)
+	})
+}
+
+func openPostgres(t *testing.T) sqlStore {
+	t.Helper()
+	s, err := postgresstore.Open(workertest.StartPostgres(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 func open(t *testing.T, db dbtest.Database) sqlStore {
@@ -109,14 +125,28 @@ func rows(t *testing.T, s sqlStore) int {
 	return n
 }
 
-var options = sqljob.Options{Grace: patience}
+// start runs statements, of which each ? is one of a placeholder as the database has it.
+func start(ctx context.Context, s sqlStore, run jobs.Run, statements ...sqljob.Statement) error {
+	return startWith(ctx, s, nil, run, statements...)
+}
+
+func startWith(ctx context.Context, s sqlStore, kill *sql.DB, run jobs.Run, statements ...sqljob.Statement) error {
+	if s.FenceDialect() == store.PostgreSQL {
+		for i := range statements {
+			for n := 1; strings.Contains(statements[i].Text, "?"); n++ {
+				statements[i].Text = strings.Replace(statements[i].Text, "?", fmt.Sprintf("$%d", n), 1)
+			}
+		}
+	}
+	return sqljob.New(s.DB(), statements, sqljob.Options{Dialect: s.FenceDialect(), Grace: patience, Kill: kill})(ctx, run)
+}
 
 var note = sqljob.Statement{Text: "INSERT INTO log VALUES (?, ?, ?, ?, ?, ?)", Args: []string{"tick", "token", "attempt", "job", "group", "missed"}}
 
 func TestStatements(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, ctx context.Context, s sqlStore, run jobs.Run) {
-		if err := sqljob.New(s.DB(), []sqljob.Statement{note, {Text: "UPDATE log SET attempt = attempt + 10"}}, options)(ctx, run); err != nil {
+		if err := start(ctx, s, run, note, sqljob.Statement{Text: "UPDATE log SET attempt = attempt + 10"}); err != nil {
 			t.Fatal(err)
 		}
 		var got jobs.Run
@@ -124,7 +154,7 @@ func TestStatements(t *testing.T) {
 		if err := s.DB().QueryRow("SELECT tick, token, attempt, job, grp, missed FROM log").Scan(&tick, &got.Token, &got.Attempt, &got.Job, &got.Group, &got.Missed); err != nil {
 			t.Fatal(err)
 		}
-		if want := (jobs.Run{Token: run.Token, Attempt: 12, Job: "note", Group: "billing", Missed: 3}); !reflect.DeepEqual(got, want) || tick != "2027-01-01 00:00:00.500000" {
+		if want := (jobs.Run{Token: run.Token, Attempt: 12, Job: "note", Group: "billing", Missed: 3}); !reflect.DeepEqual(got, want) || strings.TrimSuffix(tick, "+00") != "2027-01-01 00:00:00.500000" {
 			t.Errorf("got %+v at %s", got, tick)
 		}
 	})
@@ -139,7 +169,7 @@ func TestArgsOfStatements(t *testing.T) {
 			if run.Args = nil; args != "" {
 				run.Args = json.RawMessage(args)
 			}
-			if err := sqljob.New(s.DB(), []sqljob.Statement{note, set}, options)(ctx, run); err != nil {
+			if err := start(ctx, s, run, note, set); err != nil {
 				t.Fatal(err)
 			}
 			var got sql.NullString
@@ -154,7 +184,7 @@ func TestArgsOfStatements(t *testing.T) {
 func TestFailedStatement(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, ctx context.Context, s sqlStore, run jobs.Run) {
-		err := sqljob.New(s.DB(), []sqljob.Statement{note, {Text: "INSERT INTO nowhere VALUES (1)"}}, options)(ctx, run)
+		err := start(ctx, s, run, note, sqljob.Statement{Text: "INSERT INTO nowhere VALUES (1)"})
 		if err == nil || !strings.HasPrefix(err.Error(), "statement 2: ") || !strings.Contains(err.Error(), "nowhere") {
 			t.Error(err)
 		}
@@ -181,7 +211,7 @@ func TestReadOnlySession(t *testing.T) {
 			}
 			pool := sql.OpenDB(connector)
 			defer pool.Close()
-			err = sqljob.New(pool, []sqljob.Statement{note}, options)(ctx, run)
+			err = sqljob.New(pool, []sqljob.Statement{note}, sqljob.Options{Dialect: store.MySQL, Grace: patience})(ctx, run)
 			if err == nil || !strings.Contains(err.Error(), "transaction_read_only") {
 				t.Error(err)
 			}
@@ -194,7 +224,7 @@ func TestReplaced(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, ctx context.Context, s sqlStore, run jobs.Run) {
 		takeOver(ctx, t, s, "next")
-		if err := sqljob.New(s.DB(), []sqljob.Statement{note}, options)(ctx, run); !errors.Is(err, fence.ErrFenced) {
+		if err := start(ctx, s, run, note); !errors.Is(err, fence.ErrFenced) {
 			t.Error(err)
 		}
 		if n := rows(t, s); n != 0 {
@@ -208,12 +238,15 @@ func TestTimeout(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, ctx context.Context, s sqlStore, run jobs.Run) {
 		slow := sqljob.Statement{Text: "INSERT INTO log (token) SELECT SLEEP(2)"}
-		if _, ok := s.(*sqlitestore.Store); ok {
+		switch s.FenceDialect() {
+		case store.PostgreSQL:
+			slow.Text = "INSERT INTO log (token) SELECT 1 FROM pg_sleep(2)"
+		case store.SQLite:
 			slow.Text = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) INSERT INTO log (token) SELECT max(i) FROM n"
 		}
 		ctx, cancel := context.WithTimeoutCause(ctx, 100*time.Millisecond, jobs.ErrTimeout)
 		defer cancel()
-		if err := sqljob.New(s.DB(), []sqljob.Statement{note, slow}, options)(ctx, run); !errors.Is(err, jobs.ErrTimeout) {
+		if err := start(ctx, s, run, note, slow); !errors.Is(err, jobs.ErrTimeout) {
 			t.Error(err)
 		}
 		if n := rows(t, s); n != 0 {
@@ -239,7 +272,7 @@ func TestTimeoutOnTheServer(t *testing.T) {
 				ctx, cancel := context.WithCancelCause(ctx)
 				done := make(chan error, 1)
 				go func() {
-					done <- sqljob.New(s.DB(), []sqljob.Statement{note, slow}, sqljob.Options{Grace: patience, Kill: pool})(ctx, run)
+					done <- startWith(ctx, s, pool, run, note, slow)
 				}()
 				look := time.NewTicker(time.Millisecond)
 				for running() == 0 {
@@ -270,8 +303,8 @@ func TestTimeoutOnTheServer(t *testing.T) {
 func TestLimitOnTheServer(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, ctx context.Context, s sqlStore, run jobs.Run) {
-		if _, ok := s.(*sqlitestore.Store); ok {
-			return // the statement ends with its process
+		if s.FenceDialect() != store.MySQL {
+			return // the statement ends with its process, or when its connection is lost
 		}
 		ctx, cancel := context.WithTimeout(ctx, time.Minute)
 		defer cancel()
@@ -318,7 +351,7 @@ func TestJobsDoNotShareASession(t *testing.T) {
 				for _, text := range texts {
 					statements = append(statements, sqljob.Statement{Text: text})
 				}
-				if err := sqljob.New(s.DB(), statements, options)(ctx, run); err != nil {
+				if err := start(ctx, s, run, statements...); err != nil {
 					t.Error(err)
 				}
 			}
@@ -372,7 +405,7 @@ func TestCheck(t *testing.T) {
 		"SET STATEMENT max_statement_time = 1 FOR COMMIT":        "one transaction already",
 		"SET STATEMENT max_statement_time = 1 FOR DELETE FROM a": "",
 	} {
-		if err := sqljob.Check(text); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+		if err := sqljob.Check(store.MySQL, text); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
@@ -418,7 +451,7 @@ func TestCheckRefusesTricks(t *testing.T) {
 		"SHUTDOWN",
 		"PURGE BINARY LOGS BEFORE '2000-01-01'",
 	} {
-		if sqljob.Check(text) == nil {
+		if sqljob.Check(store.MySQL, text) == nil {
 			t.Errorf("%q is let in", text)
 		}
 	}
@@ -438,7 +471,7 @@ func TestTrace(t *testing.T) {
 		ctx, root := provider.Tracer("test").Start(ctx, "run note")
 		run.Args = json.RawMessage(`{"key": "geheim"}`)
 		bad := sqljob.Statement{Text: "INSERT INTO log (tick) SELECT json_extract(?, 'geheim')", Args: []string{"args"}}
-		if err := sqljob.New(s.DB(), []sqljob.Statement{note, bad}, options)(ctx, run); err == nil {
+		if err := start(ctx, s, run, note, bad); err == nil {
 			t.Error("no error")
 		}
 		root.End()
