@@ -14,7 +14,7 @@ import (
 	"github.com/cronlease/cronlease/internal/sqlscan"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
-	"github.com/cronlease/cronlease/store/internal/commits"
+	"github.com/cronlease/cronlease/store/internal/examining"
 )
 
 // What follows are the checks of an examination that judge the server's settings, load and
@@ -348,7 +348,7 @@ func (e *examination) commits(ctx context.Context) (string, error) {
 	if err := e.c.Exec(ctx, write.enlist.Render(group, owner, 0, 1, uint64(0), "", "")); err != nil {
 		return "", err
 	}
-	took, err := commits.Measure(func() error { return e.c.Exec(ctx, write.refresh.Render(group, owner)) })
+	took, err := examining.Measure(func() error { return e.c.Exec(ctx, write.refresh.Render(group, owner)) })
 	if err != nil {
 		return "", err
 	}
@@ -359,7 +359,7 @@ func (e *examination) commits(ctx context.Context) (string, error) {
 }
 
 // judgeCommits compares them with what a heartbeat may take.
-func (e *examination) judgeCommits(took commits.Times) string {
+func (e *examination) judgeCommits(took examining.Times) string {
 	text := fmt.Sprintf("median %v, slowest %v of %d", short(took.Median), short(took.Slowest), took.N)
 	const cure = "look at the server's disk and load, binlog_group_commit_sync_delay (MariaDB: binlog_commit_wait_usec), semi-synchronous replicas; MySQL: innodb_log_writer_threads = ON; or give leases a longer TTL"
 	switch grade, heartbeat := took.Grade(e.ttl); grade {

@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/cronlease/cronlease/store"
 )
 
 // Newest is the version of the tables that this program makes.
@@ -28,4 +30,22 @@ func (s *Store) SessionPID(ctx context.Context) (pid uint32, ok bool) {
 	}
 	err := is.do(ctx, func(_ context.Context, c *pgx.Conn) error { pid = c.PgConn().PID(); return nil })
 	return pid, err == nil
+}
+
+// What judges findings.
+var (
+	JudgeOpen        = judgeOpen
+	JudgeConnections = judgeConnections
+	JudgeDurability  = judgeDurability
+	JudgeReplication = judgeReplication
+)
+
+// Durability is what a crash loses.
+func Durability(fsync, pages bool, commit, standbys string, sending int) durability {
+	return durability{fsync, pages, commit, standbys, sending}
+}
+
+// JudgeGrowth judges tables.
+func JudgeGrowth(runs, dead int64, table string, autovacuum bool, age int64) store.Finding {
+	return judgeGrowth(growth{runs, dead, table, autovacuum, age})
 }

@@ -1,61 +1,37 @@
 package redisstore
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store"
-	"github.com/cronlease/cronlease/store/internal/commits"
+	"github.com/cronlease/cronlease/store/internal/examining"
 )
 
 var _ store.Examiner = (*Store)(nil)
 
-// examineLimit is what one thing of an examination may take.
-const examineLimit = 15 * time.Second
-
-var errUnanswered = errors.New("redisstore: the server has not answered before")
-
 // Examine implements [store.Examiner]. It needs no rights beyond those of the other methods, but for CONFIG GET:
 // without that it does not know how often the server writes to its disk, nor whether writes wait for replicas.
 func (s *Store) Examine(ctx context.Context, ttl time.Duration) []store.Finding {
-	ttl = cmp.Or(ttl, 15*time.Second)
-	var found []store.Finding
-	silent := false // so that each step would wait in vain
-	for _, step := range []struct {
-		check string
-		look  func(context.Context, time.Duration) (store.Finding, error)
-	}{
-		{"server", s.examineServer}, {"memory", s.examineMemory}, {"durability", s.examineDurability}, {"replication", s.examineReplication},
-		{"commits", s.examineCommits},
-	} {
-		var f store.Finding
-		err := errUnanswered
-		if !silent {
-			limited, cancel := context.WithTimeout(ctx, examineLimit)
-			f, err = step.look(limited, ttl)
-			cancel()
-		}
-		switch {
-		case err != nil && len(found) > 0 && found[0].Grade >= store.Problem:
-			f = store.Finding{Grade: store.Unknown, Text: "not looked at: see server"} // which has said why
-		case err != nil:
-			if f = failedFinding(err); f.Grade == store.Unknown && len(found) == 0 {
-				f, silent = silentFinding(err), true
-			}
-		}
-		f.Check, f.Text = step.check, strings.Join(strings.Fields(f.Text), " ")
-		found = append(found, f)
+	return examining.Run(ctx, ttl, failedFinding,
+		examining.Step{Check: "server", Look: s.examineServer}, examining.Step{Check: "memory", Look: s.examineMemory},
+		examining.Step{Check: "durability", Look: s.examineDurability}, examining.Step{Check: "replication", Look: s.examineReplication},
+		examining.Step{Check: "commits", Look: s.examineCommits})
+}
+
+// failedFinding is what an error says. Those of Check name the cure in their last part.
+func failedFinding(err error, first bool) (f store.Finding, over bool) {
+	f = examining.Refused(err, err.Error(), "redisstore: ", "check server: ")
+	if over = first && f.Grade == store.Unknown; over { // each step would wait in vain
+		f = silentFinding(err)
 	}
-	return found
+	return f, over
 }
 
 // silentFinding is what an error says that is no refusal by the server.
@@ -72,22 +48,6 @@ func silentFinding(err error) store.Finding {
 	} else if errors.Is(err, errUnwanted) {
 		f.Text = "the server closes the connection: " + err.Error()
 		f.Cure = "write rediss instead of redis if this port expects TLS, or raise maxclients if it has no connection left; otherwise look at the server's log"
-	}
-	return f
-}
-
-// failedFinding is what an error says. Those of Check name the cure in their last part.
-func failedFinding(err error) store.Finding {
-	f := store.Finding{Grade: store.Unknown, Text: "could not be looked at: " + err.Error()}
-	if !errors.Is(err, lease.ErrSetup) {
-		return f
-	}
-	f.Grade, f.Text = store.Problem, err.Error()
-	for _, prefix := range []string{"redisstore: ", "check server: ", lease.ErrDenied.Error() + ": ", lease.ErrNotReady.Error() + ": ", lease.ErrSetup.Error() + ": "} {
-		f.Text = strings.TrimPrefix(f.Text, prefix)
-	}
-	if i := strings.LastIndex(f.Text, ": "); i >= 0 {
-		f.Text, f.Cure = f.Text[:i], f.Text[i+2:]
 	}
 	return f
 }
@@ -216,7 +176,7 @@ func judgeReplication(is info, least string, unseen error) store.Finding {
 // examineCommits measures how long a write takes, with a key of its own, which expires if it cannot be deleted.
 func (s *Store) examineCommits(ctx context.Context, ttl time.Duration) (store.Finding, error) {
 	key := s.key("examined", rand.Text())
-	took, err := commits.Measure(func() error {
+	took, err := examining.Measure(func() error {
 		return s.onPrimary(ctx, func(c redis.UniversalClient) error { return c.Set(ctx, key, "", time.Minute).Err() })
 	})
 	if err != nil {
@@ -225,16 +185,5 @@ func (s *Store) examineCommits(ctx context.Context, ttl time.Duration) (store.Fi
 	if err := s.onPrimary(ctx, func(c redis.UniversalClient) error { return c.Del(ctx, key).Err() }); err != nil {
 		return store.Finding{}, s.failed(ctx, "measure commits", err)
 	}
-	return judgeCommits(took, ttl), nil
-}
-
-// judgeCommits compares them with what a heartbeat may take.
-func judgeCommits(took commits.Times, ttl time.Duration) store.Finding {
-	f := store.Finding{Text: fmt.Sprintf("median %v, slowest %v", took.Median.Round(10*time.Microsecond), took.Slowest.Round(10*time.Microsecond))}
-	grade, heartbeat := took.Grade(ttl)
-	if f.Grade = grade; grade != store.Good {
-		f.Text = fmt.Sprintf("writes are slow beside what a heartbeat may take (%v): %s", heartbeat, f.Text)
-		f.Cure = "look at the network, the disk, and the slow log; or give leases a longer TTL"
-	}
-	return f
+	return took.Finding(ttl, "writes", "look at the network, the disk, and the slow log"), nil
 }

@@ -1,7 +1,6 @@
 package sqlitestore
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -11,14 +10,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store"
-	"github.com/cronlease/cronlease/store/internal/commits"
+	"github.com/cronlease/cronlease/store/internal/examining"
 	"github.com/cronlease/cronlease/store/internal/sqlledger"
 )
-
-// examineLimit is what one thing of an examination may take.
-const examineLimit = 15 * time.Second
 
 // From these sizes on files are worth a word.
 const (
@@ -30,45 +25,19 @@ const (
 
 // Examine implements [store.Examiner].
 func (s *Store) Examine(ctx context.Context, ttl time.Duration) []store.Finding {
-	ttl = cmp.Or(ttl, 15*time.Second)
-	var found []store.Finding
-	for _, step := range []struct {
-		check string
-		look  func(context.Context, time.Duration) (store.Finding, error)
-	}{{"file", s.examineFile}, {"commits", s.examineCommits}, {"growth", s.examineGrowth}, {"disk", s.examineDisk}} {
-		limited, cancel := context.WithTimeout(ctx, examineLimit)
-		f, err := step.look(limited, ttl)
-		cancel()
-		switch {
-		case err != nil && len(found) > 0 && found[0].Grade == store.Problem:
-			f = store.Finding{Grade: store.Unknown, Text: "not looked at: see file"} // which has said why
-		case err != nil:
-			f = failedFinding(err)
-		}
-		f.Check, f.Text = step.check, strings.Join(strings.Fields(f.Text), " ")
-		found = append(found, f)
-	}
-	return found
+	return examining.Run(ctx, ttl, failedFinding,
+		examining.Step{Check: "file", Look: s.examineFile}, examining.Step{Check: "commits", Look: s.examineCommits},
+		examining.Step{Check: "growth", Look: s.examineGrowth}, examining.Step{Check: "disk", Look: s.examineDisk})
 }
 
 // failedFinding is what an error says. Those that say that the database is unfit name the
 // cure in their last part, before what the operating system says of the file.
-func failedFinding(err error) store.Finding {
-	f := store.Finding{Grade: store.Unknown, Text: "could not be looked at: " + err.Error()}
-	if !errors.Is(err, lease.ErrSetup) {
-		return f
-	}
-	f.Grade, f.Text = store.Problem, err.Error()
-	for _, prefix := range []string{"sqlitestore: ", "check database: ", lease.ErrNotReady.Error() + ": ", lease.ErrSetup.Error() + ": "} {
-		f.Text = strings.TrimPrefix(f.Text, prefix)
-	}
+func failedFinding(err error, _ bool) (f store.Finding, over bool) {
+	text := err.Error()
 	if system := new(fs.PathError); errors.As(err, &system) {
-		f.Text = strings.TrimSuffix(f.Text, ": "+system.Error())
+		text = strings.TrimSuffix(text, ": "+system.Error())
 	}
-	if i := strings.LastIndex(f.Text, ": "); i >= 0 {
-		f.Text, f.Cure = f.Text[:i], f.Text[i+2:]
-	}
-	return f
+	return examining.Refused(err, text, "sqlitestore: ", "check database: "), false
 }
 
 func (s *Store) examineFile(ctx context.Context, _ time.Duration) (store.Finding, error) {
@@ -92,25 +61,14 @@ func (s *Store) examineCommits(ctx context.Context, ttl time.Duration) (store.Fi
 	if err := run(s.tables.Enlist, 0, 1, 0, "", []byte{}); err != nil {
 		return store.Finding{}, err
 	}
-	took, err := commits.Measure(func() error { return run(s.tables.Refresh) })
+	took, err := examining.Measure(func() error { return run(s.tables.Refresh) })
 	if err != nil {
 		return store.Finding{}, err
 	}
 	if err := run(s.tables.Strike, 0); err != nil {
 		return store.Finding{}, err
 	}
-	return judgeCommits(took, ttl), nil
-}
-
-// judgeCommits compares them with what a heartbeat may take.
-func judgeCommits(took commits.Times, ttl time.Duration) store.Finding {
-	f := store.Finding{Text: fmt.Sprintf("median %v, slowest %v", took.Median.Round(10*time.Microsecond), took.Slowest.Round(10*time.Microsecond))}
-	grade, heartbeat := took.Grade(ttl)
-	if f.Grade = grade; grade != store.Good {
-		f.Text = fmt.Sprintf("commits are slow beside what a heartbeat may take (%v): %s", heartbeat, f.Text)
-		f.Cure = "look at the disk, and for a program that keeps the file's write lock; or give leases a longer TTL"
-	}
-	return f
+	return took.Finding(ttl, "commits", "look at the disk, and for a program that keeps the file's write lock"), nil
 }
 
 func (s *Store) examineGrowth(ctx context.Context, _ time.Duration) (store.Finding, error) {

@@ -1,7 +1,6 @@
 package zkstore
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,7 +12,7 @@ import (
 	"github.com/cronlease/cronlease/internal/names"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store"
-	"github.com/cronlease/cronlease/store/internal/commits"
+	"github.com/cronlease/cronlease/store/internal/examining"
 	"github.com/cronlease/cronlease/store/internal/refusal"
 )
 
@@ -64,31 +63,14 @@ func (s *Store) Check(ctx context.Context) error {
 	return failed("check ensemble", err)
 }
 
-// examineLimit is what one thing of an examination may take.
-const examineLimit = 15 * time.Second
-
 // Examine implements [store.Examiner]. Whether servers write to their disks before they confirm (forceSync), no client can see.
 func (s *Store) Examine(ctx context.Context, ttl time.Duration) []store.Finding {
-	ttl = cmp.Or(ttl, 15*time.Second)
-	var found []store.Finding
-	for _, step := range []struct {
-		check string
-		look  func(context.Context, time.Duration) (store.Finding, error)
-	}{{"server", s.examineServer}, {"ensemble", s.examineEnsemble}, {"commits", s.examineCommits}, {"transactions", s.examineTransactions}} {
-		// What is wrong with the server is wrong for all steps.
-		f := store.Finding{Grade: store.Unknown, Text: "not looked at: see server"}
-		if len(found) == 0 || found[0].Grade < store.Problem {
-			limited, cancel := context.WithTimeout(ctx, examineLimit)
-			var err error
-			if f, err = step.look(limited, ttl); err != nil {
-				f = failedFinding(err)
-			}
-			cancel()
-		}
-		f.Check, f.Text = step.check, strings.Join(strings.Fields(f.Text), " ")
-		found = append(found, f)
-	}
-	return found
+	return examining.Run(ctx, ttl, func(err error, first bool) (f store.Finding, over bool) {
+		f = failedFinding(err)
+		return f, first && f.Grade >= store.Problem // what is wrong with the server is wrong for all steps
+	},
+		examining.Step{Check: "server", Look: s.examineServer}, examining.Step{Check: "ensemble", Look: s.examineEnsemble},
+		examining.Step{Check: "commits", Look: s.examineCommits}, examining.Step{Check: "transactions", Look: s.examineTransactions})
 }
 
 // failedFinding is what an error says.
@@ -201,7 +183,7 @@ func judgeEnsemble(vote int) store.Finding {
 }
 
 func (s *Store) examineCommits(ctx context.Context, ttl time.Duration) (store.Finding, error) {
-	times, err := commits.Measure(func() error {
+	times, err := examining.Measure(func() error {
 		_, err := s.tick(ctx)
 		return err
 	})

@@ -1,7 +1,7 @@
-// Package commits measures how long the commits of a store take, for its Examine.
-package commits
+package examining
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -46,4 +46,15 @@ func (t Times) Grade(ttl time.Duration) (grade store.Grade, heartbeat time.Durat
 		return store.Warning, heartbeat
 	}
 	return store.Good, heartbeat
+}
+
+// Finding judges them: by what they are, such as "commits", and by what helps where they are slow.
+func (t Times) Finding(ttl time.Duration, what, cure string) store.Finding {
+	f := store.Finding{Text: fmt.Sprintf("median %v, slowest %v", t.Median.Round(10*time.Microsecond), t.Slowest.Round(10*time.Microsecond))}
+	grade, heartbeat := t.Grade(ttl)
+	if f.Grade = grade; grade != store.Good {
+		f.Text = fmt.Sprintf("%s are slow beside what a heartbeat may take (%v): %s", what, heartbeat, f.Text)
+		f.Cure = cure + "; or give leases a longer TTL"
+	}
+	return f
 }
