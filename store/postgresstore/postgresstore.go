@@ -53,6 +53,7 @@ type Store struct {
 	*tables
 
 	db      *sql.DB
+	users   *sql.DB // of DB: db, or a pool beside it
 	signals *sql.DB // for what is heard and shown: db, or a pool of one connection
 	owns    bool    // db is closed with the store
 	options options
@@ -86,10 +87,19 @@ func WithSignals(dsn string) Option { return func(o *options) { o.signals = dsn 
 
 // Open returns a store in the database of that URL, or of a string of keywords and values as libpq has it. It opens nothing:
 // the first statement does. [Store.Close] closes its connections.
+//
+// Two parameters are the store's own, and all others are pgx's:
+//
+//	password_file  a file with the password and nothing else, which is read for each connection
+//	pool_size      how many connections [Store.DB] has at most, from 1; default 32
 func Open(dsn string, opts ...Option) (*Store, error) {
 	config, err := pgx.ParseConfig(dsn)
 	if err != nil {
 		return nil, fmt.Errorf("postgresstore: %w", err) // pgx leaves passwords out
+	}
+	own, err := takeOwn(config)
+	if err != nil {
+		return nil, fmt.Errorf("postgresstore: %w", err)
 	}
 	// One message each way, and nothing that is left behind on the server: the next statement may meet another session
 	// behind a pooler.
@@ -97,12 +107,13 @@ func Open(dsn string, opts ...Option) (*Store, error) {
 	if _, isSet := config.RuntimeParams["timezone"]; !isSet {
 		config.RuntimeParams["timezone"] = "UTC" // for those who use the pool
 	}
-	db := stdlib.OpenDB(*config)
+	db := stdlib.OpenDB(*config, own.login())
 	s, err := newStore(db, opts)
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	s.owns = true
+	s.owns, s.users = true, stdlib.OpenDB(*config, own.login())
+	s.users.SetMaxOpenConns(own.poolSize)
 	return s, nil
 }
 
@@ -124,7 +135,7 @@ func newStore(db *sql.DB, opts []Option) (*Store, error) {
 	for _, opt := range opts {
 		opt(&o)
 	}
-	s := &Store{db: db, signals: db, options: o, sql: newQueries(o), locking: newLockQueries(o)}
+	s := &Store{db: db, users: db, signals: db, options: o, sql: newQueries(o), locking: newLockQueries(o)}
 	s.closing, s.close = context.WithCancel(context.Background())
 	s.tables = sqlledger.New("postgresstore", database{s}, &sqlledger.Queries{
 		LedgerQueries: newLedgerQueries(o), ArchiveQueries: newArchiveQueries(o), ReplicaQueries: newReplicaQueries(o),
@@ -149,14 +160,18 @@ func (s *Store) Close() error {
 	if s.signals != s.db {
 		err = s.signals.Close()
 	}
+	if s.users != s.db {
+		err = errors.Join(err, s.users.Close())
+	}
 	if s.owns {
 		err = errors.Join(err, s.db.Close())
 	}
 	return err
 }
 
-// DB is the pool that the store uses. After [Open], its sessions are in UTC, unless the URL has another timezone.
-func (s *Store) DB() *sql.DB { return s.db }
+// DB is the pool of [New], or one beside that which the store uses: then what it does cannot take a connection from a
+// heartbeat, and its sessions are in UTC, unless the URL has another timezone.
+func (s *Store) DB() *sql.DB { return s.users }
 
 // wrap names what a statement was for in its error, and why its context ended.
 func wrap(ctx context.Context, doing string, err error) error {
