@@ -15,6 +15,13 @@ func (s *Store) FenceDialect() store.Dialect { return store.PostgreSQL }
 // mode. Above READ COMMITTED, PostgreSQL refuses it with the error 40001 if the row was changed since the transaction's first
 // statement.
 func (s *Store) CheckHold(ctx context.Context, tx store.Querier, h lease.Hold) (bool, error) {
+	return s.checkHold(h, func(query string, args ...any) scanner { return tx.QueryRowContext(ctx, query, args...) })
+}
+
+// scanner is a row of database/sql or pgx.
+type scanner interface{ Scan(into ...any) error }
+
+func (s *Store) checkHold(h lease.Hold, row func(query string, args ...any) scanner) (bool, error) {
 	if tooLarge(h.Token, h.Run.Trigger) {
 		return false, nil
 	}
@@ -27,7 +34,7 @@ func (s *Store) CheckHold(ctx context.Context, tx store.Querier, h lease.Hold) (
 		values = []any{h.Name, h.Run.Job, h.Run.Tick.UnixMicro(), int64(h.Run.Trigger), h.Owner, int64(h.Token), h.Run.Attempt}
 	}
 	var n int
-	err := tx.QueryRowContext(ctx, check, values...).Scan(&n)
+	err := row(check, values...).Scan(&n)
 	if is := code(err); is == undefinedTable || is == invalidSchema {
 		return false, fmt.Errorf("postgresstore: check fence: %w: the transaction is in another database or schema than what it is fenced with: %w", lease.ErrSetup, err)
 	}
