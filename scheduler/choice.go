@@ -173,10 +173,14 @@ func (t *term) goneFrom(r *run) string {
 		return ""
 	}
 	at := slices.IndexFunc(t.spread.members, func(m crew.Member) bool { return m.Owner == to.Owner })
-	if at < 0 && t.spread.crew.IsOver(to) || at >= 0 && !t.canHave(r.entry)(t.spread.members[at]) {
-		return to.Owner + " is gone, or does not have the job any more"
+	switch {
+	case at < 0 && !t.spread.crew.IsOver(to), at >= 0 && t.canHave(r.entry)(t.spread.members[at]):
+		return ""
+	case at >= 0 && t.spread.members[at].Told.Owner == "": // what it has was not read yet
+		t.lookAround()
+		return ""
 	}
-	return ""
+	return to.Owner + " is gone, or does not have the job any more"
 }
 
 // seeEach notes which replicas can have a shard of each job that runs everywhere: their sessions, as [jobs.Details].Each has them.

@@ -124,6 +124,29 @@ func TestEachReplicaThatIsGone(t *testing.T) {
 	}
 }
 
+// A leader that has not read yet what a replica tells of itself leaves that one its part.
+func TestEachReplicaThatTheLeaderDoesNotKnowYet(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		busy := jobs.Job{Name: "busy", Schedule: jobs.At(c.begin.Add(50 * time.Second)), Do: lasting(30 * time.Second), On: jobs.Labels{"is": "busy"}}
+		declared := []jobs.Job{everywhere(sleep(time.Second)), busy}
+		leader := c.start(declared, scheduler.WithSpread(), scheduler.WithMaxRuns(1))
+		next := c.startOn(func(l *link) { l.fail["Roster"] = 1e6 }, declared, scheduler.WithSpread(), scheduler.WithMaxRuns(1))
+		late := c.start(declared, scheduler.WithSpread(), scheduler.WithMaxRuns(1), scheduler.WithLabels(jobs.Labels{"is": "busy"}))
+		c.until(65 * time.Second)
+		c.wantOn(time.Minute, leader, next)
+		leader.kill()
+		c.until(75 * time.Second)
+		if !next.leads() {
+			t.Errorf("%+v", next.State())
+		}
+		c.wantRows("report", "1m running, attempt 2")
+		next.link.set(func(l *link) { l.fail["Roster"] = 0 })
+		c.until(115 * time.Second)
+		c.wantOn(time.Minute, leader, next, late)
+		c.wantRows("report", "1m succeeded, attempt 2")
+	})
+}
+
 // A change of leader, whichever way, loses no part and runs none twice.
 func TestEachReplicaOverATakeover(t *testing.T) {
 	for name, leave := range map[string]func(*replica){"killed": (*replica).kill, "stopped": (*replica).stop} {
