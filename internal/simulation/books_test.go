@@ -35,7 +35,13 @@ type books struct {
 	declared  map[string]jobs.Job // by the release of the last term
 	excused   map[jobs.Key]bool   // rows that were forgotten, or went back
 	refused   map[jobs.Key]bool   // claims that were refused, and may come late once more
-	fencing   map[string]uint64   // the newest token of each job, of a run that has begun
+	fencing   map[string]begun    // the newest token of each job, of a run that has begun
+}
+
+// begun is what the run with the newest token of its job has begun with.
+type begun struct {
+	token  uint64
+	beside bool // others may run beside it, as its leader had the job
 }
 
 type entry struct {
@@ -54,7 +60,7 @@ func newBooks() *books {
 	return &books{
 		rows: map[jobs.Key]entry{}, jobs: map[string]jobs.Known{}, attempts: map[string]bool{},
 		schedules: map[string]jobs.Schedule{}, declared: map[string]jobs.Job{}, excused: map[jobs.Key]bool{}, refused: map[jobs.Key]bool{},
-		fencing: map[string]uint64{},
+		fencing: map[string]begun{},
 	}
 }
 

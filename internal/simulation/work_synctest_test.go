@@ -120,17 +120,21 @@ func (w *world) begins(x *work) {
 	if since := time.Since(w.terms(x.of).renewed[x.term]); since > trustMost && r.thawed.IsZero() {
 		w.failf("%v begins %v after the last heartbeat", x.Key(), since)
 	}
-	if newest := w.rows.fencing[x.Job]; x.of != group && x.Token <= newest && !w.rows.excused[x.Key()] && (x.Token == newest || x.Shards == 0 && !row.job.Overlap.Beside()) {
-		w.failf("%v begins under token %d, after one of its job under %d", x.Key(), x.Token, newest)
+	newest, beside := w.rows.fencing[x.Job], row.job.Overlap.Beside()
+	if x.of != group && x.Token <= newest.token && !w.rows.excused[x.Key()] && (x.Token == newest.token || x.Shards == 0 && !beside && !newest.beside) {
+		w.failf("%v begins under token %d, after one of its job under %+v", x.Key(), x.Token, newest)
 	}
-	w.rows.fencing[x.Job] = max(w.rows.fencing[x.Job], x.Token)
-	ofJob, ofReplica := 0, 0
+	if x.Token > newest.token {
+		w.rows.fencing[x.Job] = begun{x.Token, beside}
+	}
+	ofJob, ofReplica, besideOne := 0, 0, false
 	for y := range w.works {
 		if y.stood || y.replica.dead || w.rows.excused[y.Key()] {
 			continue
 		}
 		if y.Job == x.Job {
 			ofJob++
+			besideOne = besideOne || w.rows.rows[y.Key()].job.Overlap.Beside() // another leader may have had the job so
 		}
 		if y.replica == r {
 			ofReplica++
@@ -144,7 +148,7 @@ func (w *world) begins(x *work) {
 	if ofReplica > slots {
 		w.failf("%d runs on a replica", ofReplica)
 	}
-	if j := row.job; ofJob > 1 && x.Shards == 0 && !w.rows.excused[x.Key()] && (!j.Overlap.Beside() || j.Limit > 0 && ofJob > j.Limit) {
+	if j := row.job; ofJob > 1 && x.Shards == 0 && !w.rows.excused[x.Key()] && (!besideOne || j.Overlap.Beside() && j.Limit > 0 && ofJob > j.Limit) {
 		w.failf("%d runs of %v at a time, under %v", ofJob, x.Job, j.Overlap)
 	}
 }
