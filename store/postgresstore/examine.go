@@ -216,7 +216,7 @@ FROM (SELECT 1) one LEFT JOIN LATERAL (SELECT * FROM pg_stat_activity
 	return judgeOpen(pid, user, state, time.Duration(age)*time.Second, prepared), err
 }
 
-// judgeOpen judges the oldest transaction, of a process; 0: there is none, and transactions that are prepared.
+// judgeOpen judges the oldest transaction, which the process pid has open (0: there is none), and the number of prepared ones.
 func judgeOpen(pid int, user, state string, age time.Duration, prepared int) store.Finding {
 	switch {
 	case prepared > 0:
@@ -233,22 +233,10 @@ func judgeOpen(pid int, user, state string, age time.Duration, prepared int) sto
 	return store.Finding{Text: "no transaction is open for more than a minute"}
 }
 
-// examineCommits measures how long a commit takes, with a row of a group that cannot be.
 func (s *Store) examineCommits(ctx context.Context, ttl time.Duration) (store.Finding, error) {
-	const group, owner = "", "worker doctor"
 	of := newReplicaQueries(s.options)
-	run := func(statement string, args ...any) error {
-		_, err := database{s}.Exec(ctx, "measure commits", sqlledger.Statement{Text: statement, Args: append([]any{group, owner}, args...)})
-		return err
-	}
-	if err := run(of.Enlist, 0, 1, 0, "", []byte{}); err != nil {
-		return store.Finding{}, err
-	}
-	took, err := examining.Measure(func() error { return run(of.Refresh) })
+	took, err := sqlledger.MeasureCommits(ctx, database{s}, &of)
 	if err != nil {
-		return store.Finding{}, err
-	}
-	if err := run(of.Strike, 0); err != nil {
 		return store.Finding{}, err
 	}
 	return took.Finding(ttl, "commits", "look at the server's disk, and at what else writes to it"), nil
@@ -278,7 +266,7 @@ func judgeGrowth(g growth) store.Finding {
 	f := store.Finding{Grade: store.Warning, Text: fmt.Sprintf("%d runs", g.runs)}
 	switch {
 	case g.age > oldXIDs:
-		f.Text = fmt.Sprintf("the oldest row that is not frozen is of %d transactions ago: the server takes no writes from about two thousand million on", g.age)
+		f.Text = fmt.Sprintf("the oldest row that is not frozen is of %d transactions ago: the server takes no writes from about two billion on", g.age)
 		f.Cure = "find out what keeps VACUUM from its work (transactions that are open, slots, prepared transactions), and run VACUUM"
 		if g.age > oldestXIDs {
 			f.Grade = store.Problem

@@ -61,8 +61,8 @@ func TestExamine(t *testing.T) {
 	wants(t, silent, "commits", store.Unknown, "not looked at: see server", "")
 }
 
-// A transaction that is open for more than a minute is looked for among all sessions.
-func TestExamineOpenTransaction(t *testing.T) {
+// What a server shows that is not well has its grade and its cure.
+func TestJudgements(t *testing.T) {
 	t.Parallel()
 	all := []store.Finding{
 		postgresstore.JudgeOpen(7, "app", "idle in transaction", time.Hour, 0), postgresstore.JudgeOpen(7, "app", "active", time.Hour, 2),

@@ -93,11 +93,7 @@ func WithSignals(dsn string) Option { return func(o *options) { o.signals = dsn 
 //	password_file  a file with the password and nothing else, which is read for each connection
 //	pool_size      how many connections [Store.DB] has at most, from 1; default 32
 func Open(dsn string, opts ...Option) (*Store, error) {
-	config, err := pgx.ParseConfig(dsn)
-	if err != nil {
-		return nil, fmt.Errorf("postgresstore: %w", err) // pgx leaves passwords out
-	}
-	own, err := takeOwn(config)
+	config, own, err := parse(dsn)
 	if err != nil {
 		return nil, fmt.Errorf("postgresstore: %w", err)
 	}
@@ -141,11 +137,11 @@ func newStore(db *sql.DB, opts []Option) (*Store, error) {
 		LedgerQueries: newLedgerQueries(o), ArchiveQueries: newArchiveQueries(o), ReplicaQueries: newReplicaQueries(o),
 	})
 	if o.signals != "" {
-		config, err := pgx.ParseConfig(o.signals)
+		config, own, err := parse(o.signals)
 		if err != nil {
 			return nil, fmt.Errorf("postgresstore: WithSignals: %w", err)
 		}
-		s.signals = stdlib.OpenDB(*config)
+		s.signals = stdlib.OpenDB(*config, own.login())
 	}
 	return s, nil
 }

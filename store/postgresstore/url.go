@@ -21,6 +21,16 @@ type own struct {
 // ofLibpq are parameters as other stores have them, with what libpq calls them.
 var ofLibpq = map[string]string{"ca": "sslrootcert", "cert": "sslcert", "key": "sslkey", "tls": "sslmode", "socket": "host, with the socket's folder"}
 
+// parse reads a URL, or keywords and values. Its errors have no password.
+func parse(dsn string) (*pgx.ConnConfig, own, error) {
+	config, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		return nil, own{}, err
+	}
+	o, err := takeOwn(config)
+	return config, o, err
+}
+
 // takeOwn takes the store's parameters out of those that pgx would send to the server.
 func takeOwn(config *pgx.ConnConfig) (own, error) {
 	o := own{poolSize: 32}

@@ -28,6 +28,10 @@ func TestURLs(t *testing.T) {
 			t.Errorf("%s: %v, want %q", url, err, want)
 		}
 	}
+	signals := postgresstore.WithSignals("postgres://u:canary@h/d?password_file=x") // has the same parameters
+	if _, err := postgresstore.Open("postgres://u@h/d", signals); err == nil || !strings.Contains(err.Error(), "a password_file: remove one of them") {
+		t.Errorf("a URL for signals: %v", err)
+	}
 	s := open(t, "host=h user=u password=p pool_size=7")
 	if n := s.DB().Stats().MaxOpenConnections; n != 7 {
 		t.Errorf("a pool of %d", n)

@@ -51,21 +51,9 @@ func (s *Store) examineFile(ctx context.Context, _ time.Duration) (store.Finding
 	return f, nil
 }
 
-// examineCommits measures how long a commit takes, with a row of a group that cannot be.
 func (s *Store) examineCommits(ctx context.Context, ttl time.Duration) (store.Finding, error) {
-	const group, owner = "", "worker doctor"
-	run := func(statement string, args ...any) error {
-		_, err := database{s}.Exec(ctx, "measure commits", sqlledger.Statement{Text: statement, Args: append([]any{group, owner}, args...)})
-		return err
-	}
-	if err := run(s.tables.Enlist, 0, 1, 0, "", []byte{}); err != nil {
-		return store.Finding{}, err
-	}
-	took, err := examining.Measure(func() error { return run(s.tables.Refresh) })
+	took, err := sqlledger.MeasureCommits(ctx, database{s}, &s.tables.ReplicaQueries)
 	if err != nil {
-		return store.Finding{}, err
-	}
-	if err := run(s.tables.Strike, 0); err != nil {
 		return store.Finding{}, err
 	}
 	return took.Finding(ttl, "commits", "look at the disk, and for a program that keeps the file's write lock"), nil

@@ -10,7 +10,25 @@ import (
 	"github.com/cronlease/cronlease/internal/ledgerrows"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
+	"github.com/cronlease/cronlease/store/internal/examining"
 )
+
+// MeasureCommits measures how long a commit takes, with the row of a replica in a group that cannot be.
+func MeasureCommits(ctx context.Context, db Database, q *ReplicaQueries) (examining.Times, error) {
+	const group, owner = "", "worker doctor"
+	run := func(statement string, args ...any) error {
+		_, err := db.Exec(ctx, "measure commits", Statement{statement, append([]any{group, owner}, args...)})
+		return err
+	}
+	if err := run(q.Enlist, 0, 1, 0, "", []byte{}); err != nil {
+		return examining.Times{}, err
+	}
+	took, err := examining.Measure(func() error { return run(q.Refresh) })
+	if err != nil {
+		return examining.Times{}, err
+	}
+	return took, run(q.Strike, 0)
+}
 
 // Enlist implements [store.Replicas]. A long list takes several statements: part 0 goes
 // last, so that a reader in between has the list before, or none.
